@@ -6,7 +6,7 @@ mod line;
 
 use ctxhost_engine_api::{Entry, ToolCall, Transcript};
 
-pub use arguments::shorten_arguments;
+pub use arguments::{SHORT_ARGUMENT_BYTES, for_each_argument_text, shorten_arguments};
 pub use failures::{OpenFailure, open_failures, render_failure_line};
 pub use line::{command_argument, describe_call, failure_status, has_failed, render_result_line};
 

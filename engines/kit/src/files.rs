@@ -8,7 +8,65 @@ use serde_json::Value;
 
 use crate::summary::envelope::unwrap_summary;
 
-const PATH_ARGUMENTS: [&str; 3] = ["path", "file_path", "filePath"];
+/// Argument names for paths.
+const PATH_ARGUMENTS: [&str; 4] = ["path", "file_path", "filePath", "filename"];
+/// Words in the names of tools that change a file, and of tools that read one.
+const CHANGE_WORDS: [&str; 7] =
+    ["write", "edit", "editor", "multiedit", "patch", "replace", "create"];
+const READ_WORDS: [&str; 4] = ["read", "view", "cat", "open"];
+
+/// What a call does with the file in its path argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileOperation {
+    /// It reads it.
+    Read,
+    /// It writes or edits it.
+    Change,
+}
+
+impl FileOperation {
+    /// The operation of a tool, by the words of its name; `None` for other tools.
+    pub fn of_tool(tool: &str) -> Option<FileOperation> {
+        let words = words_of(plain_tool_name(tool));
+        let has = |known: &[&str]| words.iter().any(|word| known.contains(&word.as_str()));
+        // Changes first: `read_and_write` changes the file.
+        if has(&CHANGE_WORDS) {
+            Some(FileOperation::Change)
+        } else {
+            has(&READ_WORDS).then_some(FileOperation::Read)
+        }
+    }
+
+    /// The word for lists.
+    pub fn word(self) -> &'static str {
+        match self {
+            FileOperation::Read => "read",
+            FileOperation::Change => "changed",
+        }
+    }
+}
+
+/// The words of `readFile` or `read_file`, in lower case.
+fn words_of(name: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut previous = ' ';
+    for character in name.chars() {
+        let is_hump = previous.is_lowercase() && character.is_uppercase();
+        if is_hump || !character.is_alphanumeric() {
+            words.push(String::new());
+        }
+        if let Some(word) = words.last_mut().filter(|_| character.is_alphanumeric()) {
+            word.extend(character.to_lowercase());
+        }
+        previous = character;
+    }
+    words
+}
+
+/// The path argument of a call.
+pub fn path_argument(call: &ToolCall<'_>) -> Option<String> {
+    call.string_argument(&PATH_ARGUMENTS).filter(|path| !path.trim().is_empty())
+}
 
 /// Files by operation, sorted. A changed file is not also listed as read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -58,7 +116,7 @@ impl FileLedger {
             "write" | "edit" => &mut self.modified,
             _ => return,
         };
-        list.extend(call.string_argument(&PATH_ARGUMENTS));
+        list.extend(path_argument(call));
     }
 
     /// Adds the lists in the details of an earlier compaction.
@@ -145,6 +203,21 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn the_words_of_a_tool_name_tell_its_operation() {
+        for (tool, operation) in [
+            ("read", Some(FileOperation::Read)),
+            ("functions.ReadFile", Some(FileOperation::Read)),
+            ("read_and_write", Some(FileOperation::Change)),
+            ("mcp__fs__apply_patch", Some(FileOperation::Change)),
+            ("str_replace_editor", Some(FileOperation::Change)),
+            ("locate", None),
+            ("bash", None),
+        ] {
+            assert_eq!(FileOperation::of_tool(tool), operation, "{tool}");
+        }
+    }
     use ctxhost_engine_api::testing::TranscriptBuilder;
 
     #[test]

@@ -19,9 +19,11 @@ use ctxhost_engine_api::transcript::tokens::{CHARS_PER_TOKEN, weighted_chars};
 use ctxhost_engine_api::{Entry, EntryKind, Flags, Role, Transcript};
 
 use crate::budget::RoomSettings;
-use crate::calls::{command_argument, failure_status, find_result};
+use crate::calls::{
+    SHORT_ARGUMENT_BYTES, command_argument, failure_status, find_result, for_each_argument_text,
+};
 use crate::dialogue::{is_hidden, is_request};
-use crate::files::plain_tool_name;
+use crate::files::FileOperation;
 use crate::redact::redact;
 use crate::settings::share_of;
 use crate::summary::envelope::unwrap_summary;
@@ -41,9 +43,6 @@ const REQUEST_READ_CHARS: u64 = 400_000;
 /// Weighted characters of a text that are searched for names.
 // Redaction time grows with the length of the text that is read.
 const READ_CHARS: u64 = 12_000;
-/// Arguments above this size, in bytes, count as printed text.
-// They are data such as file contents: the model did not choose the names in them.
-const SHORT_ARGUMENT_BYTES: usize = 400;
 /// Maximum names from one output or one long argument.
 // Otherwise one directory listing displaces everything else.
 const PRINTED_NAMES: usize = 24;
@@ -216,21 +215,20 @@ impl SummaryLedger {
     fn add_answer(&mut self, transcript: &Transcript, entry: &Entry<'_>) {
         self.names.add_mentioned(names::extract_names(entry.text(), READ_CHARS));
         for call in entry.tool_calls() {
-            let operation = file_operation(&call.name);
-            for text in texts_in(call.arguments_value()) {
+            let operation = FileOperation::of_tool(&call.name);
+            for_each_argument_text(&call, |text| {
                 if text.len() > SHORT_ARGUMENT_BYTES {
-                    self.add_output(&text);
-                    continue;
+                    return self.add_output(text);
                 }
                 // The operation is known only for an argument that is the name itself, not for one
                 // that contains it.
                 let is_whole = |item: &LedgerItem| item.text == text.trim();
-                let found = names::extract_names(&text, READ_CHARS).into_iter();
+                let found = names::extract_names(text, READ_CHARS).into_iter();
                 self.names.add_mentioned(found.map(|item| match operation {
-                    Some(operation) if is_whole(&item) => item.with_label(operation.into()),
+                    Some(operation) if is_whole(&item) => item.with_label(operation.word().into()),
                     _ => item,
                 }));
-            }
+            });
             let Some(command) = command_argument(&call) else { continue };
             if !command.trim().is_empty() {
                 let result = find_result(transcript, entry, &call);
@@ -240,32 +238,6 @@ impl SummaryLedger {
             }
         }
     }
-}
-
-/// The operation of a tool on the file in its arguments.
-fn file_operation(tool: &str) -> Option<&'static str> {
-    match plain_tool_name(tool).to_lowercase().as_str() {
-        "read" => Some("read"),
-        "write" | "edit" | "multiedit" => Some("changed"),
-        _ => None,
-    }
-}
-
-/// All strings in the arguments of a call.
-fn texts_in(arguments: serde_json::Value) -> Vec<String> {
-    let mut texts = Vec::new();
-    let mut values = vec![arguments];
-    while let Some(value) = values.pop() {
-        match value {
-            serde_json::Value::String(text) => texts.push(text),
-            serde_json::Value::Array(list) => values.extend(list),
-            serde_json::Value::Object(fields) => {
-                values.extend(fields.into_iter().map(|(_, value)| value));
-            }
-            _ => {}
-        }
-    }
-    texts
 }
 
 /// Removes the blocks of a ledger, so that the rest can be parsed as prose or sections.

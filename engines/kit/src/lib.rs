@@ -25,6 +25,7 @@ pub mod sliding_window;
 pub mod tail;
 
 pub mod caps;
+pub mod masks;
 pub mod previews;
 pub mod replacement;
 
@@ -37,7 +38,12 @@ pub mod attachments;
 pub mod calls;
 pub mod files;
 pub mod ledger;
+pub mod name_ledger;
+pub mod names;
 pub mod subagents;
+
+pub mod excerpt;
+pub mod search;
 
 pub mod chunks;
 pub mod dialogue;

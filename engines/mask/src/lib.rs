@@ -1,19 +1,23 @@
 //! The `mask` engine: replaces old tool results by one line each; calls and thinking stay.
 //!
 //! Under pressure it keeps fewer results, then drops the oldest whole turns like the `window`
-//! engine. A masked result keeps its bytes.
+//! engine, with a list of their names. A masked result keeps its bytes and some of its names.
 
 mod results;
 mod settings;
 
+use std::collections::HashSet;
 use std::ops::Range;
 
 use ctxhost_engine_api::serde_json::Value;
+use ctxhost_engine_api::transcript::tokens::{self, CHARS_PER_TOKEN};
 use ctxhost_engine_api::{
-    AssembleRequest, CompactRequest, Compaction, ContextEngine, Host, Info, Plan, Result,
-    Transcript,
+    AssembleRequest, CompactRequest, Compaction, ContextEngine, Host, Info, IngestReply,
+    IngestRequest, Plan, Result, Role, Transcript,
 };
+use ctxhost_engine_kit::redact::redact;
 use ctxhost_engine_kit::session_map::SessionMap;
+use ctxhost_engine_kit::settings::share_of;
 use ctxhost_engine_kit::sliding_window::{EntrySelection, SlidingWindow};
 
 use results::ResultMasks;
@@ -34,6 +38,8 @@ pub struct MaskEngine {
 struct MaskSession {
     results: ResultMasks,
     window: SlidingWindow,
+    /// Names of the dropped turns; constant while the window does not move.
+    names: String,
 }
 
 impl ContextEngine for MaskEngine {
@@ -42,6 +48,13 @@ impl ContextEngine for MaskEngine {
 
     fn create(_host: Host, config: Value) -> Result<Self> {
         Ok(MaskEngine { settings: Settings::parse(config)?, sessions: SessionMap::default() })
+    }
+
+    /// Reads new entries ahead of the request.
+    async fn ingest(&self, transcript: Transcript, request: IngestRequest) -> Result<IngestReply> {
+        let follow = |session: &mut MaskSession| session.follow(&transcript, &self.settings);
+        self.sessions.with_session(&request.session, follow);
+        Ok(IngestReply { entries: request.entries.end.saturating_sub(request.entries.start) })
     }
 
     async fn assemble(&self, transcript: Transcript, request: AssembleRequest) -> Result<Plan> {
@@ -60,15 +73,30 @@ impl ContextEngine for MaskEngine {
 }
 
 impl MaskSession {
+    fn follow(&mut self, transcript: &Transcript, settings: &Settings) {
+        self.results.follow(transcript, settings);
+        self.window.follow(transcript, &settings.rule());
+    }
+
     fn plan(&mut self, transcript: &Transcript, budget: u64, settings: &Settings) -> Plan {
-        let rule = settings.rule();
-        self.results.follow(transcript);
-        self.window.follow(transcript, &rule);
-        self.results.mask_until(transcript, self.results.due_count(settings));
+        self.follow(transcript, settings);
+        self.results.mask_until(self.results.due_count(settings));
         let selection = self.choose(transcript, budget, settings);
-        let results = &self.results;
+        if selection.dropped_ranges().next().is_none() {
+            self.names.clear();
+        }
+        let (results, names) = (&self.results, self.names.as_str());
         let tokens = |range: Range<u64>| results.tokens(transcript, range);
-        selection.plan(LAYER, &rule, &tokens, |plan, range| results.keep_range(plan, range))
+        let len = transcript.len() as u64;
+        let mut plan = selection.plan(LAYER, &settings.rule(), &tokens, |plan, range| {
+            if range.end == len && !names.is_empty() {
+                let here = range.start..range.start;
+                plan.insert(Role::User, names, here).note(LAYER, "names of what was left out");
+            }
+            results.keep_range(plan, range);
+        });
+        plan.estimated_tokens += tokens::estimate(names);
+        plan
     }
 
     fn choose(
@@ -87,14 +115,28 @@ impl MaskSession {
         while self.results.masked_count() < most
             && self.select_unchanged(transcript, target_tokens, settings).is_none()
         {
-            self.results.mask_until(transcript, self.results.masked_count() + 1);
+            self.results.mask_until(self.results.masked_count() + 1);
         }
         if let Some(selection) = self.select_unchanged(transcript, budget, settings) {
             return selection;
         }
+        let name_tokens = share_of(budget, settings.ledger_share);
         let results = &self.results;
         let tokens = |range: Range<u64>| results.tokens(transcript, range);
-        self.window.slide(transcript, budget, &settings.rule(), &tokens)
+        let room_tokens = budget - name_tokens;
+        let selection = self.window.slide(transcript, room_tokens, &settings.rule(), &tokens);
+        self.names = self.render_names(&selection, name_tokens);
+        selection
+    }
+
+    /// The heaviest names that the kept entries do not show.
+    fn render_names(&self, selection: &EntrySelection, room_tokens: u64) -> String {
+        let ResultMasks { names, .. } = &self.results;
+        let kept = selection.kept_ranges().iter().flat_map(Range::clone);
+        let whole = kept.filter(|seq| !self.results.is_masked(*seq));
+        let shown = whole.flat_map(|seq| names.entry_names(seq).iter().copied()).collect();
+        let list = names.render(&shown, &HashSet::new(), room_tokens * CHARS_PER_TOKEN);
+        redact(&list).into_owned()
     }
 
     fn select_unchanged(
@@ -104,6 +146,7 @@ impl MaskSession {
         settings: &Settings,
     ) -> Option<EntrySelection> {
         let tokens = |range: Range<u64>| self.results.tokens(transcript, range);
-        self.window.select_unchanged(transcript, budget, &settings.rule(), &tokens)
+        let room_tokens = budget.saturating_sub(tokens::estimate(&self.names));
+        self.window.select_unchanged(transcript, room_tokens, &settings.rule(), &tokens)
     }
 }

@@ -3,26 +3,24 @@
 use std::ops::Range;
 
 use ctxhost_engine_api::transcript::tokens;
-use ctxhost_engine_api::{Entry, Flags, Plan, Role, Transcript};
+use ctxhost_engine_api::{Plan, Role, Transcript};
 use ctxhost_engine_kit::cursor::TranscriptCursor;
-use ctxhost_engine_kit::cuts::trailing_frame;
+use ctxhost_engine_kit::masks::render_masked_result;
+use ctxhost_engine_kit::name_ledger::NameLedger;
 
 use crate::{LAYER, Settings};
-
-/// Length of the arguments in a line, in characters.
-// Enough for a path or a command.
-const ARGUMENTS_CHARS: usize = 80;
 
 /// The results of a session, oldest first. The first [`masked_count`](Self::masked_count) are
 /// masked.
 #[derive(Debug, Default)]
 pub(crate) struct ResultMasks {
     cursor: TranscriptCursor,
+    pub(crate) names: NameLedger,
     seqs: Vec<u64>,
-    /// One per masked result, never changed.
+    /// One per result before the newest frame, written when the next frame begins and never changed.
+    // What the model names right after a result counts, and a restart writes the same lines.
     lines: Vec<MaskLine>,
-    /// Number of results before the newest frame; results of the live round are never masked.
-    before_newest: usize,
+    masked: usize,
 }
 
 #[derive(Debug)]
@@ -37,26 +35,54 @@ struct MaskLine {
 
 impl ResultMasks {
     /// Reads new entries; starts over if the transcript is another one.
-    pub(crate) fn follow(&mut self, transcript: &Transcript) {
+    pub(crate) fn follow(&mut self, transcript: &Transcript, settings: &Settings) {
         let new = self.cursor.advance(transcript);
         if new.start == 0 {
-            self.seqs.clear();
-            self.lines.clear();
+            let cursor = std::mem::take(&mut self.cursor);
+            *self = ResultMasks { cursor, ..ResultMasks::default() };
         }
-        let results = transcript.range(new).filter(|entry| entry.role() == Role::Tool);
-        self.seqs.extend(results.map(|entry| entry.seq()));
-        let newest_frame = trailing_frame(transcript);
-        self.before_newest = self.seqs.partition_point(|&seq| seq < newest_frame);
+        for entry in transcript.range(new) {
+            if entry.frame() == entry.seq() {
+                self.write_lines(transcript, settings.name_chars);
+            }
+            if entry.role() == Role::Tool {
+                self.seqs.push(entry.seq());
+            }
+            self.names.read_entry(&entry);
+        }
+    }
+
+    /// Writes the lines of all results so far.
+    fn write_lines(&mut self, transcript: &Transcript, name_chars: u64) {
+        let seqs = self.seqs.get(self.lines.len()..).unwrap_or_default();
+        for entry in seqs.iter().filter_map(|&seq| transcript.get(seq)) {
+            let line = render_masked_result(transcript, &entry, &self.names, name_chars);
+            // A line longer than the result is not used.
+            let saving = entry.tokens().checked_sub(tokens::estimate(&line)).filter(|&n| n > 0);
+            let saved_before = self.lines.last().map_or(0, |line| line.saved_tokens);
+            self.lines.push(MaskLine {
+                text: saving.map(|_| line),
+                before_chars: entry.text().chars().count(),
+                saved_tokens: saved_before + saving.unwrap_or(0),
+            });
+        }
     }
 
     /// Number of masked results.
     pub(crate) fn masked_count(&self) -> usize {
-        self.lines.len()
+        self.masked
     }
 
-    /// Maximum number of masked results if the newest `keep` stay.
+    /// Whether an entry is a masked result.
+    pub(crate) fn is_masked(&self, seq: u64) -> bool {
+        let at = self.seqs.get(..self.masked).unwrap_or(&[]).binary_search(&seq);
+        at.ok().and_then(|at| self.lines.get(at)).is_some_and(|line| line.text.is_some())
+    }
+
+    /// Maximum number of masked results if the newest `keep` stay. Results of the newest frame have
+    /// no line yet.
     pub(crate) fn maskable_count(&self, keep: usize) -> usize {
-        self.seqs.len().saturating_sub(keep).min(self.before_newest)
+        self.seqs.len().saturating_sub(keep).min(self.lines.len())
     }
 
     /// Number of results to mask without pressure: whole batches.
@@ -67,20 +93,8 @@ impl ResultMasks {
     }
 
     /// Masks the first `count` results; never unmasks.
-    pub(crate) fn mask_until(&mut self, transcript: &Transcript, count: usize) {
-        let seqs = self.seqs.get(self.lines.len()..count.min(self.seqs.len())).unwrap_or(&[]);
-        for entry in seqs.iter().filter_map(|&seq| transcript.get(seq)) {
-            let before_chars = entry.text().chars().count();
-            let line = line_of(transcript, &entry, before_chars);
-            // A line longer than the result is not used.
-            let saving = entry.tokens().checked_sub(tokens::estimate(&line)).filter(|&n| n > 0);
-            let saved_before = self.lines.last().map_or(0, |line| line.saved_tokens);
-            self.lines.push(MaskLine {
-                text: saving.map(|_| line),
-                before_chars,
-                saved_tokens: saved_before + saving.unwrap_or(0),
-            });
-        }
+    pub(crate) fn mask_until(&mut self, count: usize) {
+        self.masked = self.masked.max(count.min(self.lines.len()));
     }
 
     /// Size of a range with its masks, in tokens.
@@ -111,42 +125,8 @@ impl ResultMasks {
 
     /// Indices of the masked results in a range.
     fn lines_in(&self, range: &Range<u64>) -> Range<usize> {
-        let masked = self.seqs.get(..self.lines.len()).unwrap_or(&[]);
+        let masked = self.seqs.get(..self.masked).unwrap_or(&[]);
         let at = |position: u64| masked.partition_point(|&seq| seq < position);
         at(range.start)..at(range.end)
     }
-}
-
-/// The line of a result: `[result left out: read {"path":"src/main.rs"}, ok, 12408 chars]`.
-fn line_of(transcript: &Transcript, entry: &Entry<'_>, chars: usize) -> String {
-    let Some(result) = entry.tool_result() else {
-        return format!("[result left out: {chars} chars]");
-    };
-    let failed = result.is_error || entry.has(Flags::ERROR);
-    let status = if failed { "error" } else { "ok" };
-    let call = transcript
-        .range(entry.frame()..entry.seq())
-        .rev()
-        .flat_map(|earlier| earlier.tool_calls())
-        .find(|call| call.id == result.call_id);
-    let (tool, arguments) = match &call {
-        Some(call) => (call.name.as_ref(), excerpt(&call.arguments)),
-        None => (result.tool.as_ref(), String::new()),
-    };
-    let space = if arguments.is_empty() { "" } else { " " };
-    format!("[result left out: {tool}{space}{arguments}, {status}, {chars} chars]")
-}
-
-/// The beginning of a call's arguments, on one line.
-fn excerpt(arguments: &str) -> String {
-    if arguments == "{}" {
-        return String::new();
-    }
-    let one_line = arguments.chars().map(|c| if c.is_control() { ' ' } else { c });
-    let mut excerpt: String = one_line.take(ARGUMENTS_CHARS).collect();
-    if arguments.chars().nth(ARGUMENTS_CHARS).is_some() {
-        excerpt.pop();
-        excerpt.push('…');
-    }
-    excerpt
 }

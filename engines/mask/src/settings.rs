@@ -6,6 +6,9 @@ use ctxhost_engine_kit::settings;
 use ctxhost_engine_kit::sliding_window::{REQUEST_SHARE_MAX, SLACK_SHARE_MAX, SlidingRule};
 use serde::{Deserialize, Serialize};
 
+/// Maximum share of the list of names: the rest is for the turns.
+const LEDGER_SHARE_MAX: f64 = 0.4;
+
 ctxhost_engine_api::settings! {
     /// Settings of the engine.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -20,6 +23,12 @@ ctxhost_engine_api::settings! {
         /// Number of results masked at once: each batch invalidates the provider's cache, so the
         /// prefix is stable for ten results.
         pub batch_results: usize = 10, Whole(1), "results";
+        /// Names kept in the line of a masked result: about five paths. The next calls often need a
+        /// name that only a result contained.
+        pub name_chars: u64 = 160, Whole(0), "weighted characters";
+        /// Share of the budget for names of dropped turns: paths, files, addresses, hashes and
+        /// symbols, ranked by frequency and recency.
+        pub ledger_share: f64 = 0.15, Number(0.0, LEDGER_SHARE_MAX), "share";
         /// Keeps the user's first message when turns are dropped: it is the task.
         pub keep_first_task: bool = true, Flag;
         /// Inserts `[12 earlier entries left out]` in place of dropped turns: a model that knows of

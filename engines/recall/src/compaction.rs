@@ -48,7 +48,7 @@ impl RecallSession {
         if missing == 0 {
             return Compaction::Nothing { reason: "everything in it must stay".into() };
         }
-        let plan = lasting_plan(transcript, layout, missing, &lasting);
+        let plan = self.lasting_plan(transcript, layout, missing, &lasting);
         if plan.estimated_tokens >= tokens {
             return Compaction::Nothing { reason: "what must stay is all there is".into() };
         }
@@ -66,37 +66,41 @@ fn is_own_summary(entry: &Entry<'_>) -> bool {
         && own == text.matches(ANY_SUMMARY).count()
 }
 
-/// The plan with rules and names as the summary of the dropped entries.
-fn lasting_plan(
-    transcript: &Transcript,
-    mut layout: RequestLayout,
-    missing: u64,
-    settings: &Settings,
-) -> Plan {
-    let body = if layout.head.is_empty() {
-        "Nothing of it has to be kept.".to_owned()
-    } else {
-        layout.head.clone()
-    };
-    let parts: Vec<&str> = [body.as_str(), layout.excerpt.as_str()]
-        .into_iter()
-        .filter(|part| !part.is_empty())
-        .collect();
-    let summary = wrap_summary(&parts.join("\n"), &Provenance { entries: missing, writer: WRITER });
-    layout.head.clear();
-    layout.excerpt.clear();
-    let mut plan = layout.plan(transcript, settings);
-    // A summary replaces one contiguous range; the largest one is the least misleading.
-    let largest = plan.ops.iter().enumerate().filter_map(|(at, op)| match &op.action {
-        Action::Drop(range) => Some((at, range.clone())),
-        _ => None,
-    });
-    let largest = largest.max_by_key(|(_, range)| range.end - range.start);
-    if let Some((at, covers)) = largest
-        && let Some(op) = plan.ops.get_mut(at)
-    {
-        op.action = Action::Insert { role: Role::User, text: summary, covers };
+impl RecallSession {
+    /// The plan with rules and names as the summary of the dropped entries.
+    fn lasting_plan(
+        &self,
+        transcript: &Transcript,
+        mut layout: RequestLayout,
+        missing: u64,
+        settings: &Settings,
+    ) -> Plan {
+        let body = if layout.head.is_empty() {
+            "Nothing of it has to be kept.".to_owned()
+        } else {
+            layout.head.clone()
+        };
+        let parts: Vec<&str> = [body.as_str(), layout.excerpt.as_str()]
+            .into_iter()
+            .filter(|part| !part.is_empty())
+            .collect();
+        let summary =
+            wrap_summary(&parts.join("\n"), &Provenance { entries: missing, writer: WRITER });
+        layout.head.clear();
+        layout.excerpt.clear();
+        let mut plan = layout.plan(transcript, &self.masks, settings);
+        // A summary replaces one contiguous range; the largest one is the least misleading.
+        let largest = plan.ops.iter().enumerate().filter_map(|(at, op)| match &op.action {
+            Action::Drop(range) => Some((at, range.clone())),
+            _ => None,
+        });
+        let largest = largest.max_by_key(|(_, range)| range.end - range.start);
+        if let Some((at, covers)) = largest
+            && let Some(op) = plan.ops.get_mut(at)
+        {
+            op.action = Action::Insert { role: Role::User, text: summary, covers };
+        }
+        plan.estimated_tokens = plan.project(transcript).iter().map(|item| item.tokens()).sum();
+        plan
     }
-    plan.estimated_tokens = plan.project(transcript).iter().map(|item| item.tokens()).sum();
-    plan
 }

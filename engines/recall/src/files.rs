@@ -4,10 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use ctxhost_engine_api::{ToolCall, ToolResult};
-use ctxhost_engine_kit::files::plain_tool_name;
-
-/// Argument names for paths.
-const PATH_ARGUMENTS: [&str; 4] = ["path", "file_path", "filePath", "filename"];
+use ctxhost_engine_kit::files::{FileOperation, path_argument};
 
 /// The file reads of one session.
 #[derive(Debug, Default)]
@@ -33,32 +30,15 @@ struct FileRead {
     part: String,
 }
 
-/// The operation of a call on its file: `read`, `changed` or empty.
-pub(crate) fn file_operation(call: &ToolCall<'_>) -> &'static str {
-    let name = plain_tool_name(&call.name).to_ascii_lowercase();
-    let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
-    match () {
-        // Writing first: `read_and_write` changes the file.
-        () if has(&["write", "edit", "patch", "replace", "create_file"]) => "changed",
-        () if has(&["read", "view", "cat", "open_file"]) => "read",
-        () => "",
-    }
-}
-
-/// The path argument of a call.
-pub(crate) fn path_argument(call: &ToolCall<'_>) -> Option<String> {
-    call.string_argument(&PATH_ARGUMENTS).filter(|path| !path.trim().is_empty())
-}
-
 impl FileReads {
     /// Records a call.
     pub(crate) fn record_call(&mut self, call: &ToolCall<'_>) {
-        let what = file_operation(call);
-        let Some(path) = path_argument(call).filter(|_| !what.is_empty()) else { return };
+        let Some(operation) = FileOperation::of_tool(&call.name) else { return };
+        let Some(path) = path_argument(call) else { return };
         let arguments = call.arguments_value();
         let number = |name: &str| arguments.get(name).map(ToString::to_string).unwrap_or_default();
         let part = format!("{}+{}", number("offset"), number("limit"));
-        let part = (what == "read").then_some(part);
+        let part = (operation == FileOperation::Read).then_some(part);
         self.open.insert(call.id.to_string(), FileCall { path, part });
     }
 

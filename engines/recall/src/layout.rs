@@ -14,9 +14,9 @@ use std::ops::Range;
 
 use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::{Plan, Role, Transcript};
-use ctxhost_engine_kit::replacement::ReplacementMap;
 
 use crate::LAYER;
+use crate::entry_masks::{EntryMasks, MaskedPositions};
 use crate::settings::Settings;
 
 /// The contents of a request.
@@ -34,8 +34,8 @@ pub(crate) struct RequestLayout {
     pub(crate) excerpt: String,
     /// Start of the newest entries.
     pub(crate) cut: u64,
-    /// Masked results and calls among the newest entries.
-    pub(crate) masked: ReplacementMap,
+    /// Masked results and calls among the newest entries; none before the cut.
+    pub(crate) masked: MaskedPositions,
     /// Notes, by the position of their prompt.
     pub(crate) notes: BTreeMap<u64, String>,
 }
@@ -59,8 +59,9 @@ impl RequestLayout {
     /// Size in tokens.
     pub(crate) fn tokens(&self, transcript: &Transcript, settings: &Settings) -> u64 {
         let tail = self.cut..transcript.len() as u64;
+        let saved_tokens: u64 = self.masked.values().sum();
         self.kept_tokens(transcript)
-            + transcript.tokens(tail.clone()).saturating_sub(self.masked.saved_tokens(tail))
+            + transcript.tokens(tail).saturating_sub(saved_tokens)
             + self.own_tokens()
             + self.gap_note(transcript, settings).map_or(0, |note| tokens::estimate(&note))
     }
@@ -95,7 +96,12 @@ impl RequestLayout {
     }
 
     /// Builds the plan.
-    pub(crate) fn plan(&self, transcript: &Transcript, settings: &Settings) -> Plan {
+    pub(crate) fn plan(
+        &self,
+        transcript: &Transcript,
+        masks: &EntryMasks,
+        settings: &Settings,
+    ) -> Plan {
         let len = transcript.len() as u64;
         let mut plan =
             Plan { estimated_tokens: self.tokens(transcript, settings), ..Plan::default() };
@@ -131,11 +137,11 @@ impl RequestLayout {
         }
         let mut from = self.cut;
         for (seq, note) in self.notes.range(self.cut..len) {
-            self.masked.keep_range(&mut plan, from..*seq);
+            masks.keep_range(&mut plan, from..*seq, &self.masked);
             insert(&mut plan, note, *seq, "found by the prompt");
             from = *seq;
         }
-        self.masked.keep_range(&mut plan, from..len);
+        masks.keep_range(&mut plan, from..len, &self.masked);
         plan
     }
 

@@ -11,20 +11,16 @@
 )]
 
 mod compaction;
-mod excerpt;
+mod entry_masks;
 mod files;
-mod index;
+mod folded;
 mod layout;
-mod mask;
-mod name_ledger;
-mod names;
 mod ranking;
 mod rules;
+mod selection;
 mod session;
 mod settings;
-mod slices;
 mod stored_layout;
-mod terms;
 mod tools;
 mod window_move;
 
@@ -35,12 +31,13 @@ use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::{
     AssembleRequest, CompactRequest, Compaction, ContextEngine, EngineStatus, Host, Info,
     IngestReply, IngestRequest, Plan, Result, SessionRef, ToolAnswer, ToolCallRequest, ToolSpec,
-    Transcript,
+    Transcript, capability,
 };
 use ctxhost_engine_kit::session_map::SessionMap;
 use ctxhost_engine_kit::settings::share_of;
-use ctxhost_engine_kit::store::{has_key_value_store, session_key};
+use ctxhost_engine_kit::store::{has_capability, has_key_value_store, session_key};
 
+use folded::FoldedEntries;
 use layout::RequestLayout;
 use ranking::RankedSlice;
 use session::RecallSession;
@@ -98,7 +95,7 @@ impl ContextEngine for RecallEngine {
             let plan = session.plan(&transcript, &request, &self.settings);
             // Serialised under the lock of the session, stored after it.
             let is_new = std::mem::take(&mut session.is_layout_new);
-            (plan, is_new.then(|| stored_layout::to_json(session.layout.as_ref(), &transcript)))
+            (plan, is_new.then(|| stored_layout::to_json(session)))
         };
         let (plan, layout) = self.sessions.with_session(&request.session, plan);
         if let Some(layout) = layout.filter(|_| has_key_value_store(&self.host)) {
@@ -123,10 +120,16 @@ impl ContextEngine for RecallEngine {
         transcript: Transcript,
         request: ToolCallRequest,
     ) -> Result<ToolAnswer> {
-        self.sessions.with_session(&request.session, |session| {
+        let failure = self.read_folded(&transcript, &request.session).await.err();
+        let mut answer = self.sessions.with_session(&request.session, |session| {
             session.follow(&transcript);
             session.call_tool(&transcript, &request)
-        })
+        })?;
+        if let Some(error) = failure {
+            answer.text =
+                format!("{}\n[what compactions removed was not read: {error}]", answer.text);
+        }
+        Ok(answer)
     }
 
     fn status(&self) -> EngineStatus {
@@ -145,6 +148,21 @@ impl ContextEngine for RecallEngine {
 }
 
 impl RecallEngine {
+    /// Reads the entries that compactions removed, once per compaction.
+    async fn read_folded(&self, transcript: &Transcript, session: &SessionRef) -> Result<()> {
+        let is_missing = self.sessions.with_session(session, |session| {
+            session.follow(transcript);
+            session.misses_folded(transcript)
+        });
+        if !is_missing || !has_capability(&self.host, capability::HISTORY) {
+            return Ok(());
+        }
+        let history = folded::read_history(&self.host, session).await?;
+        let folded = FoldedEntries::new(transcript, history);
+        self.sessions.with_session(session, |session| session.folded = Some(Box::new(folded)));
+        Ok(())
+    }
+
     /// Loads the stored layout once per session.
     async fn restore(&self, transcript: &Transcript, session: &SessionRef) {
         // Marked as restored before the store answers, so that a failing store is asked only once.
@@ -156,8 +174,9 @@ impl RecallEngine {
             return;
         }
         let stored = self.host.kv_get(&session_key(KEY, session)).await.ok().flatten();
-        let layout = stored.and_then(|json| stored_layout::from_json(&json, transcript));
-        self.sessions.with_session(session, |session| session.layout = layout);
+        self.sessions.with_session(session, |session| {
+            session.layout = stored.and_then(|json| stored_layout::from_json(&json, session));
+        });
     }
 }
 
@@ -204,7 +223,7 @@ impl RecallSession {
             // Nearly everything is protected, so own texts would only add to it.
             return whole(transcript);
         }
-        let plan = layout.plan(transcript, settings);
+        let plan = layout.plan(transcript, &self.masks, settings);
         self.layout = Some(layout);
         plan
     }

@@ -2,27 +2,22 @@
 //!
 //! It is derived from the transcript, so a restart or another branch costs one pass over it.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
 use std::ops::Range;
 
 use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::{Entry, EntryKind, Flags, Role, Transcript};
 use ctxhost_engine_kit::cursor::TranscriptCursor;
 use ctxhost_engine_kit::dialogue::{is_hidden, is_request};
-use ctxhost_engine_kit::redact::redact;
-use ctxhost_engine_kit::replacement::Replacement;
+use ctxhost_engine_kit::hash;
+use ctxhost_engine_kit::name_ledger::NameLedger;
+use ctxhost_engine_kit::search::{TermIndex, for_each_term, split_into_slices};
 use ctxhost_engine_kit::summary::unwrap_summary;
-use serde_json::Value;
 
-use crate::files::{FileReads, file_operation, path_argument};
-use crate::index::TermIndex;
+use crate::entry_masks::EntryMasks;
+use crate::files::FileReads;
+use crate::folded::FoldedEntries;
 use crate::layout::RequestLayout;
-use crate::name_ledger::{NameLedger, PRINTED_WEIGHT, STATED_WEIGHT, USED_WEIGHT};
-use crate::names::for_each_name;
 use crate::rules::UserRules;
-use crate::slices;
-use crate::terms::for_each_term;
 
 /// Size of a slice, in tokens: a paragraph.
 // User messages are short and lose more when cut, so their slices are larger.
@@ -32,8 +27,6 @@ const USER_SLICE_TOKENS: u64 = 200;
 const INDEXED_BYTES: usize = 200_000;
 /// Bytes of the arguments of a call that are indexed; the topic is at the beginning.
 const ARGUMENT_BYTES: usize = 2_000;
-/// A longer argument, in bytes, is file content and not a name.
-const SHORT_ARGUMENT_BYTES: usize = 400;
 
 /// A pause that starts another conversation, in ms.
 const PAUSE_MS: i64 = 30 * 60 * 1_000;
@@ -61,8 +54,9 @@ pub(crate) struct RecallSession {
     pub(crate) newest_user: Option<u64>,
     /// After a summary the first user message is not the task.
     has_summary: bool,
-    /// Masks of old entries computed so far, by position.
-    pub(crate) masks: RefCell<HashMap<u64, Option<Replacement>>>,
+    pub(crate) masks: EntryMasks,
+    /// Fingerprints of the entries up to each position.
+    fingerprints: Vec<u64>,
     newest_ms: i64,
     segment: u32,
     segment_entries: u32,
@@ -70,6 +64,8 @@ pub(crate) struct RecallSession {
     pub(crate) layout: Option<RequestLayout>,
     /// Whether the layout differs from the stored one.
     pub(crate) is_layout_new: bool,
+    /// Entries that compactions removed; `None` until a tool needs them.
+    pub(crate) folded: Option<Box<FoldedEntries>>,
     /// Whether the stored layout was loaded.
     pub(crate) is_restored: bool,
 }
@@ -119,14 +115,29 @@ impl RecallSession {
             *self = RecallSession { cursor, is_restored, ..RecallSession::default() };
         }
         for entry in transcript.range(new.clone()) {
+            self.masks.write_before(transcript, &entry, &self.names);
             self.read_entry(&entry);
         }
         new
     }
 
+    /// Makes the texts of a transcript searchable, and nothing else.
+    pub(crate) fn index_texts(&mut self, transcript: &Transcript) {
+        for entry in transcript.iter() {
+            self.update_protected(&entry);
+            self.add_slices(&entry);
+        }
+    }
+
+    /// Whether a compaction removed entries that were not read yet.
+    pub(crate) fn misses_folded(&self, transcript: &Transcript) -> bool {
+        self.folded.is_none() && (self.has_summary || transcript.epoch() > 0)
+    }
+
     fn read_entry(&mut self, entry: &Entry<'_>) {
+        self.add_fingerprint(entry);
         self.update_protected(entry);
-        self.add_names(entry);
+        self.names.read_entry(entry);
         self.add_calls(entry);
         self.add_slices(entry);
         if entry.is_user_message() && !is_hidden(entry) {
@@ -135,6 +146,19 @@ impl RecallSession {
         if entry.kind() == EntryKind::CompactionSummary {
             self.rules.read_summary(entry.seq(), &unwrap_summary(entry.text()));
         }
+    }
+
+    fn add_fingerprint(&mut self, entry: &Entry<'_>) {
+        // An edited entry keeps its id but not its size.
+        let own = hash::fnv1a(entry.id()) ^ entry.tokens().rotate_left(32);
+        let before = self.fingerprints.last().copied().unwrap_or_default();
+        self.fingerprints.push(before.rotate_left(7) ^ own);
+    }
+
+    /// Fingerprint of the entries before a position.
+    pub(crate) fn fingerprint_before(&self, end: u64) -> u64 {
+        let last = end.checked_sub(1).and_then(|last| self.fingerprints.get(last as usize));
+        last.copied().unwrap_or_default()
     }
 
     /// Updates the protected entries and the segment.
@@ -162,34 +186,6 @@ impl RecallSession {
         self.newest_ms = self.newest_ms.max(entry.timestamp_ms());
     }
 
-    fn add_names(&mut self, entry: &Entry<'_>) {
-        let is_output = entry.role() == Role::Tool || entry.kind() == EntryKind::Bash;
-        // A tool prints names that the work does not need.
-        let weight = if is_output { PRINTED_WEIGHT } else { STATED_WEIGHT };
-        let mut names = self.names.begin_entry();
-        for call in entry.tool_calls() {
-            let operation = file_operation(&call);
-            let path = path_argument(&call);
-            for_each_text(&call.arguments_value(), &mut |text| {
-                // A long argument is file content: its names were not chosen one by one.
-                let is_short = text.len() <= SHORT_ARGUMENT_BYTES;
-                let weight = if is_short { USED_WEIGHT } else { STATED_WEIGHT };
-                // Without its context a key looks like any other name, so arguments are redacted
-                // first.
-                for_each_name(&redact(text), |name, kind| {
-                    // Only the path argument itself was read or changed.
-                    let is_path =
-                        path.as_deref().is_some_and(|path| path.trim_start_matches("./") == name);
-                    names.add_mention(name, kind, weight, if is_path { operation } else { "" });
-                });
-            });
-        }
-        for_each_name(&redact(entry.text()), |name, kind| {
-            names.add_mention(name, kind, weight, "")
-        });
-        names.finish();
-    }
-
     fn add_calls(&mut self, entry: &Entry<'_>) {
         entry.tool_calls().iter().for_each(|call| self.files.record_call(call));
         if let Some(result) = entry.tool_result() {
@@ -204,7 +200,7 @@ impl RecallSession {
             let whole = entry.text();
             let text = whole.get(..whole.floor_char_boundary(INDEXED_BYTES)).unwrap_or_default();
             let most_tokens = if is_user { USER_SLICE_TOKENS } else { SLICE_TOKENS };
-            for range in slices::split_into_slices(text, most_tokens) {
+            for range in split_into_slices(text, most_tokens) {
                 let part = text.get(range.clone()).unwrap_or_default();
                 self.add_slice(entry, range, tokens::estimate(part), |pending| {
                     for_each_term(part, |term| pending.push(term));
@@ -240,20 +236,13 @@ impl RecallSession {
         });
     }
 
-    /// Memory use of the index and its slices, in bytes.
+    /// Memory use of what was derived from the transcript, in bytes.
     pub(crate) fn index_bytes(&self) -> usize {
         self.index.size_bytes()
             + self.slices.capacity() * size_of::<TextSlice>()
             + self.entries.capacity() * size_of::<EntryFacts>()
-    }
-}
-
-/// Calls `found` with every string in a value.
-fn for_each_text(value: &Value, found: &mut impl FnMut(&str)) {
-    match value {
-        Value::String(text) => found(text),
-        Value::Array(list) => list.iter().for_each(|value| for_each_text(value, found)),
-        Value::Object(fields) => fields.values().for_each(|value| for_each_text(value, found)),
-        _ => {}
+            + self.fingerprints.capacity() * size_of::<u64>()
+            + self.names.size_bytes()
+            + self.masks.size_bytes()
     }
 }

@@ -4,6 +4,7 @@ use ctxhost_engine_api::serde_json::{Value, json};
 use ctxhost_engine_api::{
     EngineError, ErrorKind, Result, ToolAnswer, ToolCallRequest, ToolSpec, Transcript,
 };
+use ctxhost_engine_kit::redact::{SecretRanges, redact};
 use ctxhost_engine_kit::text::{clip, one_line};
 
 use crate::ranking::SearchQuery;
@@ -27,7 +28,7 @@ pub(crate) fn tool_specs() -> Vec<ToolSpec> {
     vec![
         ToolSpec {
             name: SEARCH.into(),
-            description: "Search this conversation, including everything that is no longer in view. Answers excerpts with the ids of their entries.".into(),
+            description: "Search this conversation, including everything that is no longer in view and what compactions removed. Answers excerpts with the ids of their entries.".into(),
             input_schema: json!({
                 "type": "object",
                 "properties": {
@@ -68,7 +69,8 @@ impl RecallSession {
                 Ok(self.search_text(transcript, text("query"), limit))
             }
             EXPAND => {
-                Ok(expanded(transcript, text("id"), number("around").unwrap_or(0).min(MOST_AROUND)))
+                let around = number("around").unwrap_or(0).min(MOST_AROUND);
+                Ok(expanded(self, transcript, text("id"), around))
             }
             other => Err(EngineError::new(
                 ErrorKind::Unsupported,
@@ -81,33 +83,55 @@ impl RecallSession {
         if query.trim().is_empty() {
             return failure("query is empty; give words, names or paths to look for");
         }
-        let ranked = self.rank(&SearchQuery::new(query, ""));
-        let mut lines = Vec::new();
-        for (number, score) in ranked.iter().take(limit as usize) {
-            let Some(slice) = self.slices.get(*number as usize).filter(|_| *score > 0.0) else {
-                break;
-            };
-            let Some(entry) = transcript.get(u64::from(slice.entry)) else { continue };
-            let text = entry.text().get(slice.range()).unwrap_or_default();
-            lines.push(format!(
-                "[{} {}] {}",
-                entry.id(),
-                entry.role().name(),
-                clip(&one_line(text), HIT_CHARS)
-            ));
+        let query = SearchQuery::new(query, "");
+        let mut hits = self.hits(transcript, &query, limit);
+        if let Some(folded) = &self.folded {
+            hits.extend(folded.session.hits(&folded.transcript, &query, limit));
+            // The sort is stable: of equal hits the one that was not folded comes first.
+            hits.sort_by(|left, right| right.0.total_cmp(&left.0));
         }
+        let lines: Vec<String> =
+            hits.into_iter().take(limit as usize).map(|(_, line)| line).collect();
         let text = if lines.is_empty() { "nothing found".into() } else { lines.join("\n") };
         ToolAnswer { text, is_error: false }
     }
+
+    /// The best slices for a query with their scores, as lines.
+    fn hits(&self, transcript: &Transcript, query: &SearchQuery, limit: u64) -> Vec<(f32, String)> {
+        let ranked = self.rank(query).into_iter().filter(|(_, score)| *score > 0.0);
+        let lines = ranked.take(limit as usize).filter_map(|(number, score)| {
+            let slice = self.slices.get(number as usize)?;
+            let entry = transcript.get(u64::from(slice.entry))?;
+            // Searched in the whole text, so that a part of a secret is recognised.
+            let mut text = String::new();
+            SecretRanges::new(entry.text()).quote(slice.range(), &mut text);
+            let text = clip(&one_line(&text), HIT_CHARS).into_owned();
+            Some((score, format!("[{} {}] {text}", entry.id(), entry.role().name())))
+        });
+        lines.collect()
+    }
+
+    /// The transcript that contains an entry, and its position: the live one, or the folded entries.
+    fn find_entry<'t>(
+        &'t self,
+        transcript: &'t Transcript,
+        id: &str,
+    ) -> Option<(&'t Transcript, u64)> {
+        let all = [Some(transcript), self.folded.as_ref().map(|folded| &folded.transcript)];
+        all.into_iter().flatten().find_map(|transcript| {
+            let entry = transcript.iter().find(|entry| entry.id() == id)?;
+            Some((transcript, entry.seq()))
+        })
+    }
 }
 
-fn expanded(transcript: &Transcript, id: &str, around: u64) -> ToolAnswer {
-    let Some(entry) = transcript.iter().find(|entry| entry.id() == id) else {
+fn expanded(session: &RecallSession, transcript: &Transcript, id: &str, around: u64) -> ToolAnswer {
+    let Some((transcript, seq)) = session.find_entry(transcript, id) else {
         return failure(&format!(
             "no entry {id:?} in this conversation; take an id that {SEARCH} answered"
         ));
     };
-    let range = entry.seq().saturating_sub(around)..entry.seq().saturating_add(around + 1);
+    let range = seq.saturating_sub(around)..seq.saturating_add(around + 1);
     let share_chars = EXPAND_CHARS / (2 * around + 1);
     let shown = transcript.range(range).map(|entry| {
         let calls = entry.tool_calls();
@@ -119,7 +143,7 @@ fn expanded(transcript: &Transcript, id: &str, around: u64) -> ToolAnswer {
             "[{} {}]\n{}",
             entry.id(),
             entry.role().name(),
-            clip(&format!("{}{calls}", entry.text()), share_chars)
+            clip(&redact(&format!("{}{calls}", entry.text())), share_chars)
         )
     });
     ToolAnswer { text: shown.collect::<Vec<_>>().join("\n"), is_error: false }

@@ -10,7 +10,9 @@ use ctxhost_engine_api::testing::generate::transcripts;
 use ctxhost_engine_api::testing::{
     ContractOptions, ScriptedHost, TranscriptBuilder, block_on, contract, plan_fault,
 };
-use ctxhost_engine_api::{AssembleRequest, CompactRequest, Compaction, Plan, ToolCallRequest};
+use ctxhost_engine_api::{
+    AssembleRequest, CompactRequest, Compaction, HistoryEntry, Plan, ToolCallRequest,
+};
 use ctxhost_engine_recall::RecallEngine;
 use proptest::prelude::*;
 
@@ -113,6 +115,38 @@ fn the_model_searches_and_opens_what_it_no_longer_sees() {
     assert!(opened.text.contains("saffron") && opened.text.contains("Lovely"), "{}", opened.text);
     assert!(call("context_expand", json!({ "id": "nothing" })).is_error);
     assert!(call("context_search", json!({})).is_error);
+}
+
+#[test]
+fn the_tools_reach_what_a_compaction_removed() {
+    let mut before = TranscriptBuilder::new();
+    before.user("Help me plan.").assistant("Gladly.");
+    before.user("My sister Irene keeps a saffron farm near Teruel.").assistant("Lovely.");
+    let history = before.transcript().iter().map(|entry| HistoryEntry {
+        id: format!("folded-{}", entry.seq()),
+        role: entry.role().name().into(),
+        text: entry.text().into(),
+        timestamp_ms: entry.timestamp_ms(),
+        tokens: entry.tokens(),
+    });
+    let host = Arc::new(ScriptedHost::new());
+    host.set_history(history.collect());
+    let engine = EngineFactory::linked::<RecallEngine>().create(host, &json!({})).unwrap();
+    let call = |talk: &TranscriptBuilder, name: &str, arguments: Value| {
+        let request =
+            ToolCallRequest { name: name.into(), arguments, ..ToolCallRequest::default() };
+        block_on(engine.call_tool(talk.transcript(), request)).unwrap().text
+    };
+    let query = json!({ "query": "saffron farm" });
+    let mut after = TranscriptBuilder::with_epoch(1);
+    after.user("What grows in autumn?").assistant("Pumpkins, on most farms.");
+    let found = call(&after, "context_search", query.clone());
+    assert!(found.starts_with("[folded-2 user]"), "{found}");
+    let opened = call(&after, "context_expand", json!({ "id": "folded-2", "around": 1 }));
+    assert!(opened.contains("Teruel") && opened.contains("Lovely"), "{opened}");
+    // Before a compaction the host is not asked.
+    let found = call(&before, "context_search", query);
+    assert!(!found.contains("folded"), "{found}");
 }
 
 #[test]

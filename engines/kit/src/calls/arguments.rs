@@ -1,9 +1,10 @@
-//! Shortens the arguments of old calls: a file that a model wrote can be read again.
+//! The texts in the arguments of calls; of old ones they are shortened: a file that a model wrote can
+//! be read again.
 
 use std::borrow::Cow;
 
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
-use ctxhost_engine_api::{Entry, Flags, Role};
+use ctxhost_engine_api::{Entry, Flags, Role, ToolCall};
 use serde_json::Value;
 
 /// Returns the JSON of a message with long texts in its call arguments cut, and their number;
@@ -28,6 +29,24 @@ pub fn shorten_arguments(
         }
     }
     (shortened > 0).then(|| (message.to_string(), shortened))
+}
+
+/// A longer argument, in bytes, is data such as file contents: the model did not choose the names in
+/// it one by one.
+pub const SHORT_ARGUMENT_BYTES: usize = 400;
+
+/// Calls `found` with every text in the arguments of a call.
+pub fn for_each_argument_text(call: &ToolCall<'_>, mut found: impl FnMut(&str)) {
+    for_each_text(&call.arguments_value(), &mut found);
+}
+
+fn for_each_text(value: &Value, found: &mut impl FnMut(&str)) {
+    match value {
+        Value::String(text) => found(text),
+        Value::Array(list) => list.iter().for_each(|value| for_each_text(value, found)),
+        Value::Object(fields) => fields.values().for_each(|value| for_each_text(value, found)),
+        _ => {}
+    }
 }
 
 /// Cuts the texts in a value and returns their number.
