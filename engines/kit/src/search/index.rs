@@ -1,0 +1,203 @@
+//! The inverted index: maps terms to slices and scores slices for a query (BM25).
+//!
+//! Postings are append-only delta-coded bytes: adding a slice costs its length, and a hundred
+//! thousand entries take tens of megabytes.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// Saturation and length normalisation of BM25: the usual constants, not fitted to data.
+const K1: f32 = 1.2;
+const B: f32 = 0.4;
+
+/// Number of query terms that are looked up, rarest first.
+// A prompt of several pages finds nothing more than its rare words do.
+const QUERY_TERMS: usize = 32;
+
+/// Maximum postings read for all terms after the rarest.
+// Bounds a search to less than a millisecond in any session.
+const QUERY_POSTINGS: u32 = 50_000;
+
+/// The inverted index of one session.
+#[derive(Debug, Default)]
+pub struct TermIndex {
+    postings: HashMap<u64, Postings, BuildHasherDefault<TermHasher>>,
+    /// Number of terms per slice.
+    lengths: Vec<u16>,
+    total_length: u64,
+    /// Buffer for the terms of the slice being added.
+    pending: Vec<u64>,
+}
+
+/// Postings of one term: pairs of the distance to the previous slice and the number of occurrences.
+#[derive(Debug, Default)]
+struct Postings {
+    bytes: Vec<u8>,
+    last: u32,
+    slices: u32,
+}
+
+/// Terms are already hashes.
+#[derive(Clone, Copy, Debug, Default)]
+struct TermHasher(u64);
+
+impl Hasher for TermHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn write_u64(&mut self, term: u64) {
+        self.0 = term;
+    }
+}
+
+/// The scores of one query.
+#[derive(Debug, Default)]
+pub struct SliceScores {
+    by_slice: Vec<f32>,
+    /// Slices with a score above 0.
+    hits: Vec<u32>,
+}
+
+impl SliceScores {
+    /// The score of a slice; 0 without a common term.
+    pub fn get(&self, slice: u32) -> f32 {
+        self.by_slice.get(slice as usize).copied().unwrap_or(0.0)
+    }
+
+    /// The slices with a score above 0.
+    pub fn hits(&self) -> &[u32] {
+        &self.hits
+    }
+
+    fn add(&mut self, slice: u32, score: f32) {
+        let Some(sum) = self.by_slice.get_mut(slice as usize) else { return };
+        if *sum == 0.0 {
+            self.hits.push(slice);
+        }
+        *sum += score;
+    }
+}
+
+impl TermIndex {
+    /// Adds a slice with the terms written by `fill`, and returns its number.
+    pub fn add(&mut self, fill: impl FnOnce(&mut Vec<u64>)) -> u32 {
+        let slice = self.lengths.len() as u32;
+        let mut terms = std::mem::take(&mut self.pending);
+        terms.clear();
+        fill(&mut terms);
+        // Lengths only normalise scores, so saturating is harmless.
+        self.lengths.push(u16::try_from(terms.len()).unwrap_or(u16::MAX));
+        self.total_length += terms.len() as u64;
+        // Sorted, so that equal terms are counted in one pass.
+        terms.sort_unstable();
+        for equal in terms.chunk_by(|left, right| left == right) {
+            let Some(term) = equal.first() else { continue };
+            let postings = self.postings.entry(*term).or_default();
+            write_number(&mut postings.bytes, slice - postings.last);
+            write_number(&mut postings.bytes, equal.len().min(255) as u32);
+            postings.last = slice;
+            postings.slices += 1;
+        }
+        self.pending = terms;
+        slice
+    }
+
+    /// Scores every slice that shares a term with the weighted query terms.
+    pub fn search(&self, query: &[(u64, f32)]) -> SliceScores {
+        // A dense vector: faster than a map, and freed after the request.
+        let mut scores = SliceScores { by_slice: vec![0.0; self.lengths.len()], hits: Vec::new() };
+        let slices = self.lengths.len() as f32;
+        let mean_length = (self.total_length as f32 / slices.max(1.0)).max(1.0);
+        let terms = query.iter().filter_map(|(term, weight)| {
+            self.postings.get(term).map(|postings| (postings, *weight))
+        });
+        let mut terms: Vec<(&Postings, f32)> = terms.collect();
+        // The sort is stable, so terms of equal rarity keep the order of the query.
+        terms.sort_by_key(|(postings, _)| postings.slices);
+        let mut read = 0;
+        for (postings, weight) in terms.into_iter().take(QUERY_TERMS) {
+            // Frequent terms carry little information but most of the work in a long session.
+            if read > 0 && read + postings.slices > QUERY_POSTINGS {
+                break;
+            }
+            read += postings.slices;
+            let count = postings.slices as f32;
+            let rarity = (1.0 + (slices - count + 0.5) / (count + 0.5)).ln() * weight;
+            let mut slice = 0;
+            let mut bytes = postings.bytes.as_slice();
+            while !bytes.is_empty() {
+                slice += read_number(&mut bytes);
+                let times = read_number(&mut bytes) as f32;
+                let length = f32::from(self.lengths.get(slice as usize).copied().unwrap_or(1));
+                let norm = K1 * (1.0 - B + B * length / mean_length);
+                scores.add(slice, rarity * times * (K1 + 1.0) / (times + norm));
+            }
+        }
+        scores
+    }
+
+    /// Memory use in bytes, including allocations.
+    pub fn size_bytes(&self) -> usize {
+        let postings = self.postings.values().map(|postings| postings.bytes.capacity());
+        let row = size_of::<u64>() + size_of::<Postings>() + 1;
+        postings.sum::<usize>() + self.postings.capacity() * row + self.lengths.capacity() * 2
+    }
+}
+
+/// Variable-length encoding: seven bits per byte, the high bit marks a continuation.
+fn write_number(bytes: &mut Vec<u8>, mut number: u32) {
+    while number >= 0x80 {
+        bytes.push((number as u8) | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+}
+
+fn read_number(bytes: &mut &[u8]) -> u32 {
+    let (mut number, mut shift) = (0, 0);
+    while let Some((byte, rest)) = bytes.split_first() {
+        *bytes = rest;
+        number |= u32::from(byte & 0x7f) << shift;
+        if *byte < 0x80 {
+            break;
+        }
+        shift += 7;
+    }
+    number
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_come_back() {
+        for number in [0, 1, 127, 128, 300, 70_000, u32::MAX] {
+            let mut bytes = Vec::new();
+            write_number(&mut bytes, number);
+            let mut rest = bytes.as_slice();
+            assert_eq!(read_number(&mut rest), number);
+            assert!(rest.is_empty());
+        }
+    }
+
+    #[test]
+    fn rare_terms_count_more_and_short_slices_before_long_ones() {
+        let mut index = TermIndex::default();
+        for terms in [vec![1, 2], vec![1, 3, 4, 5, 6, 7, 8, 9], vec![1], vec![2, 3]] {
+            index.add(|pending| pending.extend(terms));
+        }
+        let scores = index.search(&[(1, 1.0), (3, 1.0)]);
+        assert_eq!(scores.hits().len(), 4);
+        assert!(scores.get(3) > scores.get(2), "3 is rarer than 1");
+        assert!(index.search(&[(3, 1.0)]).get(3) > index.search(&[(3, 1.0)]).get(1));
+        assert_eq!(index.search(&[(99, 1.0)]).hits(), [0_u32; 0]);
+    }
+}

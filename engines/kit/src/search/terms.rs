@@ -1,0 +1,189 @@
+//! Terms of a text: the keys of the index.
+//!
+//! A term is the hash of a lower-case word without common English suffixes. `parseHttp_body` gives
+//! its parts and itself. Scripts without spaces give pairs of characters.
+
+use crate::hash;
+
+/// A longer run, in bytes, is data such as base64.
+const LONGEST_WORD_BYTES: usize = 48;
+
+/// English suffixes without influence on the subject.
+const ENDINGS: [&str; 5] = ["ing", "ed", "es", "s", "ly"];
+/// Minimum stem, in bytes.
+const SHORTEST_STEM_BYTES: usize = 3;
+
+/// English stop words. Other languages rely on the weight of rare terms.
+const STOP_WORDS: [&str; 94] = [
+    "a", "about", "also", "am", "an", "and", "any", "are", "as", "at", "be", "been", "being",
+    "but", "by", "can", "could", "did", "do", "does", "for", "from", "had", "has", "have", "he",
+    "her", "here", "him", "his", "how", "i", "if", "in", "is", "it", "its", "just", "ll", "me",
+    "my", "no", "not", "of", "on", "or", "our", "re", "s", "she", "should", "so", "some", "t",
+    "than", "that", "the", "their", "them", "then", "there", "these", "they", "this", "those",
+    "to", "us", "ve", "was", "we", "were", "what", "when", "where", "which", "who", "whom", "why",
+    "will", "with", "would", "you", "your", "d", "m", "don", "didn", "doesn", "into", "out", "up",
+    "down", "over", "again",
+];
+
+/// Calls `found` with each term of a text, in order, repetitions included.
+pub fn for_each_term(text: &str, mut found: impl FnMut(u64)) {
+    let mut buffer = String::new();
+    let is_word = |character: char| character.is_alphanumeric() || character == '_';
+    for run in text.split(|character: char| !is_word(character)) {
+        if run.is_empty() || run.len() > 4 * LONGEST_WORD_BYTES {
+            continue;
+        }
+        if run.is_ascii() {
+            add_word(run, &mut buffer, &mut found);
+        } else {
+            add_mixed(run, &mut buffer, &mut found);
+        }
+    }
+}
+
+/// The unique terms of a text, in order of first occurrence.
+pub fn distinct_terms(text: &str) -> Vec<u64> {
+    let mut terms = Vec::new();
+    for_each_term(text, |term| {
+        if !terms.contains(&term) {
+            terms.push(term);
+        }
+    });
+    terms
+}
+
+/// A run with other scripts: parts without spaces become pairs of characters.
+fn add_mixed(run: &str, buffer: &mut String, found: &mut impl FnMut(u64)) {
+    let mut word_start = 0;
+    let mut pair: Option<(usize, char)> = None;
+    let mut is_paired = false;
+    for (at, character) in run.char_indices() {
+        if !is_unspaced(character) {
+            if let Some((start, _)) = pair.take()
+                && !is_paired
+            {
+                found(hash::fnv1a(run.get(start..at).unwrap_or_default()));
+            }
+            continue;
+        }
+        match pair {
+            None => {
+                add_word(run.get(word_start..at).unwrap_or_default(), buffer, found);
+                is_paired = false;
+            }
+            Some((start, _)) => {
+                let end = at + character.len_utf8();
+                found(hash::fnv1a(run.get(start..end).unwrap_or_default()));
+                is_paired = true;
+            }
+        }
+        pair = Some((at, character));
+        word_start = at + character.len_utf8();
+    }
+    match pair {
+        Some((start, _)) if !is_paired => found(hash::fnv1a(run.get(start..).unwrap_or_default())),
+        _ => {}
+    }
+    add_word(run.get(word_start..).unwrap_or_default(), buffer, found);
+}
+
+/// Han, kana and Thai have no spaces. Hangul has, but its words take suffixes.
+fn is_unspaced(character: char) -> bool {
+    matches!(character as u32,
+        0x0E00..=0x0E7F | 0x3040..=0x30FF | 0x3400..=0x4DBF | 0x4E00..=0x9FFF
+        | 0xAC00..=0xD7AF | 0xF900..=0xFAFF | 0x20000..=0x3FFFF)
+}
+
+/// A word or identifier: its parts, and itself if there are several.
+fn add_word(word: &str, buffer: &mut String, found: &mut impl FnMut(u64)) {
+    if word.is_empty() || word.len() > LONGEST_WORD_BYTES {
+        return;
+    }
+    let mut parts = 0;
+    let mut start = 0;
+    let mut previous = '_';
+    let ends = word.char_indices().chain([(word.len(), '_')]);
+    for (at, character) in ends {
+        let is_hump = previous.is_lowercase() && character.is_uppercase();
+        if is_hump || character == '_' {
+            let part = word.get(start..at).unwrap_or_default();
+            if !part.is_empty() {
+                parts += 1;
+                add_part(part, buffer, found);
+            }
+            start = if character == '_' { at + 1 } else { at };
+        }
+        previous = character;
+    }
+    if parts > 1 {
+        lower(word, buffer);
+        found(hash::fnv1a(buffer));
+    }
+}
+
+fn add_part(part: &str, buffer: &mut String, found: &mut impl FnMut(u64)) {
+    lower(part, buffer);
+    if STOP_WORDS.contains(&buffer.as_str()) {
+        return;
+    }
+    found(hash::fnv1a(stem(buffer)));
+}
+
+fn lower(word: &str, buffer: &mut String) {
+    buffer.clear();
+    buffer.extend(word.chars().flat_map(char::to_lowercase));
+}
+
+fn stem(word: &str) -> &str {
+    let cut =
+        |ending: &&str| word.strip_suffix(*ending).filter(|stem| stem.len() >= SHORTEST_STEM_BYTES);
+    if !word.bytes().all(|byte| byte.is_ascii_lowercase()) {
+        return word;
+    }
+    ENDINGS.iter().find_map(cut).unwrap_or(word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shared(left: &str, right: &str) -> usize {
+        let right = distinct_terms(right);
+        distinct_terms(left).iter().filter(|term| right.contains(term)).count()
+    }
+
+    #[test]
+    fn endings_and_case_do_not_count() {
+        assert_eq!(shared("Booking flights", "the flight was booked"), 2);
+        assert_eq!(distinct_terms("the of and I"), Vec::<u64>::new());
+    }
+
+    #[test]
+    fn an_identifier_is_found_by_its_parts_and_as_a_whole() {
+        for query in ["parse", "http", "body", "parseHttp_body"] {
+            assert!(shared("call parseHttp_body()", query) >= 1, "{query}");
+        }
+        assert_eq!(distinct_terms("parseHttp_body").len(), 4);
+        assert_eq!(shared("src/main.rs", "open main"), 1);
+    }
+
+    #[test]
+    fn scripts_without_blanks_give_pairs() {
+        assert_eq!(distinct_terms("数据库端口").len(), 4);
+        assert_eq!(shared("数据库端口是八千", "端口"), 1);
+        assert_eq!(distinct_terms("你").len(), 1);
+        assert_eq!(shared("使用redis缓存", "redis"), 1);
+        assert_eq!(distinct_terms("redis缓存v2").len(), 3);
+    }
+
+    #[test]
+    fn other_languages_are_words() {
+        assert_eq!(shared("Der Schlüssel liegt unter Größe", "größe schlüssel"), 2);
+        assert_eq!(shared("где лежит ключ", "КЛЮЧ"), 1);
+    }
+
+    #[test]
+    fn data_has_no_terms() {
+        assert_eq!(distinct_terms(&"a1B".repeat(100)), Vec::<u64>::new());
+    }
+}
