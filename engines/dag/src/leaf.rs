@@ -1,7 +1,6 @@
 //! Builds a leaf entry by entry: the user's requests and rules, failures, reports, and names.
 
-use ctxhost_engine_api::Transcript;
-use ctxhost_engine_api::{Entry, EntryKind, HistoryEntry, Role};
+use ctxhost_engine_api::{Entry, EntryKind, HistoryEntry, Role, Transcript};
 use ctxhost_engine_kit::calls::{describe_call, find_call, has_failed};
 use ctxhost_engine_kit::dialogue::{is_assent, is_hidden};
 use ctxhost_engine_kit::hash;
@@ -132,7 +131,9 @@ impl LeafDraft {
         }
         if self.has_report {
             let last = self.node.lines.iter().rposition(|line| line.kind == LineKind::Report);
-            last.map(|at| self.node.lines.remove(at));
+            if let Some(at) = last {
+                self.node.lines.remove(at);
+            }
         }
         self.has_report = true;
         self.add_line(LineKind::Report, &report);

@@ -60,7 +60,7 @@ ctxhost_engine_api::settings! {
         /// for extracts only. One keeps pace with six leaves of a turn each.
         pub model_nodes: u64 = 1, Whole(0), "nodes";
         /// Name of the model that writes nodes; empty for the host's choice.
-        pub model: String = String::new(), Text;
+        pub model: String = String::new(), AnyText;
         /// Failures in a row after which the model is not asked: a third failure is not an accident.
         pub breaker_failures: u64 = 3, Whole(1), "failures in a row";
         /// Time without requests after these failures: ten minutes, because summaries mostly fail
