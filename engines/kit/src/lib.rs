@@ -37,11 +37,7 @@ pub mod attachments;
 pub mod calls;
 pub mod files;
 pub mod ledger;
-pub mod names;
 pub mod subagents;
-
-pub mod excerpt;
-pub mod search;
 
 pub mod chunks;
 pub mod dialogue;
