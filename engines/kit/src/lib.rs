@@ -37,7 +37,12 @@ pub mod attachments;
 pub mod calls;
 pub mod files;
 pub mod ledger;
+pub mod name_ledger;
+pub mod names;
 pub mod subagents;
+
+pub mod excerpt;
+pub mod search;
 
 pub mod chunks;
 pub mod dialogue;

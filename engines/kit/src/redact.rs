@@ -1,6 +1,7 @@
 //! Replaces secrets by typed placeholders before a summariser or a summary sees them.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::LazyLock;
 
 use regex::{Captures, Regex};
@@ -61,6 +62,58 @@ fn replaced(
     let secret = found.name("secret").map_or(whole, |secret| secret.as_str());
     let before = whole.strip_suffix(secret).unwrap_or_default();
     format!("{before}{}", with(kind, secret))
+}
+
+/// The secrets of a text, for quoting parts of it.
+#[derive(Debug)]
+pub struct SecretRanges<'t> {
+    text: &'t str,
+    /// Byte ranges with their kinds, in order.
+    secrets: Vec<(Range<usize>, &'static str)>,
+}
+
+impl<'t> SecretRanges<'t> {
+    /// Finds the secrets of a text.
+    pub fn new(text: &'t str) -> SecretRanges<'t> {
+        let mut secrets: Vec<(Range<usize>, &'static str)> = Vec::new();
+        for (pattern, kind) in REDACTIONS.iter() {
+            for found in pattern.captures_iter(text) {
+                let Some(range) =
+                    found.name("secret").or_else(|| found.get(0)).map(|part| part.range())
+                else {
+                    continue;
+                };
+                // The first pattern that matches names the secret.
+                let is_known = |(known, _): &(Range<usize>, _)| {
+                    known.start < range.end && range.start < known.end
+                };
+                if !secrets.iter().any(is_known) {
+                    secrets.push((range, *kind));
+                }
+            }
+        }
+        secrets.sort_unstable_by_key(|(range, _)| range.start);
+        SecretRanges { text, secrets }
+    }
+
+    /// Appends a part of the text to `out`. A secret is replaced where it begins, or where the part
+    /// begins inside it, if `out` does not already end with its placeholder.
+    pub fn quote(&self, part: Range<usize>, out: &mut String) {
+        let mut at = part.start;
+        let inside = self
+            .secrets
+            .iter()
+            .filter(|(secret, _)| secret.start < part.end && part.start < secret.end);
+        for (secret, kind) in inside {
+            out.push_str(self.text.get(at..secret.start).unwrap_or_default());
+            let placeholder = format!("[redacted:{kind}]");
+            if secret.start >= part.start || !out.ends_with(&placeholder) {
+                out.push_str(&placeholder);
+            }
+            at = secret.end;
+        }
+        out.push_str(self.text.get(at..part.end).unwrap_or_default());
+    }
 }
 
 /// Whether a text contains something that looks like a secret.

@@ -11,20 +11,15 @@
 )]
 
 mod compaction;
-mod excerpt;
 mod files;
-mod index;
 mod layout;
 mod mask;
-mod name_ledger;
-mod names;
 mod ranking;
 mod rules;
+mod selection;
 mod session;
 mod settings;
-mod slices;
 mod stored_layout;
-mod terms;
 mod tools;
 mod window_move;
 

@@ -7,9 +7,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::index::SliceScores;
+use ctxhost_engine_kit::search::{SliceScores, for_each_term};
+
 use crate::session::RecallSession;
-use crate::terms::for_each_term;
 
 /// Weights of the best neighbour and the best of the segment.
 const NEIGHBOUR_SHARE: f32 = 0.5;

@@ -6,9 +6,8 @@
 use std::sync::LazyLock;
 
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
+use ctxhost_engine_kit::search::distinct_terms;
 use regex::Regex;
-
-use crate::terms;
 
 /// Cues of a rule or preference, in the languages most common among agents.
 const RULE_PATTERN: &str = concat!(
@@ -189,7 +188,7 @@ fn subject_of(line: &str) -> Vec<u64> {
     };
     let plain = without(&without(line, &RULE_CUES), &CHANGE_CUES);
     let words = plain.split_whitespace().filter(|word| !is_value(word));
-    terms::distinct_terms(&words.filter(|word| !is_common_verb(word)).collect::<Vec<_>>().join(" "))
+    distinct_terms(&words.filter(|word| !is_common_verb(word)).collect::<Vec<_>>().join(" "))
 }
 
 /// Whether a word is a name or a number, such as `eu-1`, `src/main.rs`, `parse_body`.

@@ -10,19 +10,17 @@ use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::{Entry, EntryKind, Flags, Role, Transcript};
 use ctxhost_engine_kit::cursor::TranscriptCursor;
 use ctxhost_engine_kit::dialogue::{is_hidden, is_request};
+use ctxhost_engine_kit::name_ledger::{NameLedger, PRINTED_WEIGHT, STATED_WEIGHT, USED_WEIGHT};
+use ctxhost_engine_kit::names::for_each_name;
 use ctxhost_engine_kit::redact::redact;
 use ctxhost_engine_kit::replacement::Replacement;
+use ctxhost_engine_kit::search::{TermIndex, for_each_term, split_into_slices};
 use ctxhost_engine_kit::summary::unwrap_summary;
 use serde_json::Value;
 
 use crate::files::{FileReads, file_operation, path_argument};
-use crate::index::TermIndex;
 use crate::layout::RequestLayout;
-use crate::name_ledger::{NameLedger, PRINTED_WEIGHT, STATED_WEIGHT, USED_WEIGHT};
-use crate::names::for_each_name;
 use crate::rules::UserRules;
-use crate::slices;
-use crate::terms::for_each_term;
 
 /// Size of a slice, in tokens: a paragraph.
 // User messages are short and lose more when cut, so their slices are larger.
@@ -204,7 +202,7 @@ impl RecallSession {
             let whole = entry.text();
             let text = whole.get(..whole.floor_char_boundary(INDEXED_BYTES)).unwrap_or_default();
             let most_tokens = if is_user { USER_SLICE_TOKENS } else { SLICE_TOKENS };
-            for range in slices::split_into_slices(text, most_tokens) {
+            for range in split_into_slices(text, most_tokens) {
                 let part = text.get(range.clone()).unwrap_or_default();
                 self.add_slice(entry, range, tokens::estimate(part), |pending| {
                     for_each_term(part, |term| pending.push(term));

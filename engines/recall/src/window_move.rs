@@ -4,21 +4,20 @@ use std::collections::HashSet;
 
 use ctxhost_engine_api::transcript::tokens::{self, CHARS_PER_TOKEN};
 use ctxhost_engine_api::{EntryKind, Flags, Role, Transcript};
-use ctxhost_engine_kit::cuts::{frame_around, trailing_frame};
+use ctxhost_engine_kit::cuts::trailing_frame;
+use ctxhost_engine_kit::excerpt::GAP_TOKENS;
 use ctxhost_engine_kit::redact::redact;
 use ctxhost_engine_kit::replacement::ReplacementMap;
 use ctxhost_engine_kit::settings::share_of;
 
-use crate::excerpt::{GAP_TOKENS, SliceSelection, frame_tokens};
 use crate::layout::RequestLayout;
 use crate::ranking::{RankedSlice, SearchQuery};
+use crate::selection::{SliceSelection, is_alone};
 use crate::session::RecallSession;
 use crate::settings::Settings;
 
 /// Number of newest entries that are searched for tool results.
 const AGENT_ENTRIES: u64 = 40;
-/// Slices in a row that do not fit before the room counts as full.
-const MAX_MISSES: usize = 64;
 /// Size of rules and names without their blocks, in tokens.
 const HEAD_FRAME_TOKENS: u64 = 24;
 /// Share of the room for parts of calls and results.
@@ -355,87 +354,4 @@ impl RecallSession {
         !begin.is_empty()
             && (excerpt.contains(begin) || layout.notes.values().any(|note| note.contains(begin)))
     }
-
-    fn found_text(
-        &self,
-        transcript: &Transcript,
-        ranked: &[RankedSlice],
-        room_tokens: u64,
-        is_candidate: impl Fn(u64) -> bool,
-    ) -> String {
-        // With less room the frame would hold no text.
-        let Some(free_tokens) = room_tokens.checked_sub(frame_tokens() + 40) else {
-            return String::new();
-        };
-        let cost = |number: u32, chosen: &SliceSelection| self.excerpt_tokens(number, chosen);
-        let (mut chosen, mut order) =
-            self.choose(transcript, ranked, free_tokens, is_candidate, cost);
-        loop {
-            let text = redact(&self.render_excerpt(transcript, &chosen)).into_owned();
-            if tokens::estimate(&text) <= room_tokens {
-                return text;
-            }
-            // The slices that were found last are the worst.
-            if let Some(seq) = order.pop() {
-                chosen.remove(&seq);
-            }
-        }
-    }
-
-    /// Selects the best slices that fit; also returns their entries in the order they were found.
-    fn choose(
-        &self,
-        transcript: &Transcript,
-        ranked: &[RankedSlice],
-        room_tokens: u64,
-        is_candidate: impl Fn(u64) -> bool,
-        cost: impl Fn(u32, &SliceSelection) -> u64,
-    ) -> (SliceSelection, Vec<u64>) {
-        let (mut chosen, mut order, mut misses) = (SliceSelection::new(), Vec::new(), 0);
-        let mut split = room_tokens;
-        for (number, score) in ranked {
-            let Some(slice) = self.slices.get(*number as usize) else { continue };
-            let seq = u64::from(slice.entry);
-            if *score <= 0.0 || misses > MAX_MISSES {
-                break;
-            }
-            if !is_candidate(seq) || self.is_replaced(transcript, *number) {
-                continue;
-            }
-            match split.checked_sub(cost(*number, &chosen)) {
-                Some(rest) => {
-                    split = rest;
-                    let numbers = chosen.entry(seq).or_default();
-                    if numbers.is_empty() {
-                        order.push(seq);
-                    }
-                    numbers.push(*number);
-                }
-                None => misses += 1,
-            }
-        }
-        (chosen, order)
-    }
-
-    /// Whether a slice contains a replaced rule.
-    fn is_replaced(&self, transcript: &Transcript, number: u32) -> bool {
-        let Some(slice) = self.slices.get(number as usize) else { return false };
-        let seq = u64::from(slice.entry);
-        let mut replaced = self.rules.replaced_texts_of(seq).peekable();
-        if replaced.peek().is_none() {
-            return false;
-        }
-        let text = transcript.get(seq).and_then(|entry| entry.text().get(slice.range()));
-        let line = text.unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ");
-        replaced.any(|rule| line.contains(rule))
-    }
-}
-
-/// Whether an entry is not part of a call and its results, and can be kept alone.
-fn is_alone(transcript: &Transcript, seq: u64) -> bool {
-    let frame = frame_around(transcript, seq);
-    let is_plain = transcript.get(seq).is_some_and(|entry| {
-        entry.role() != Role::Tool && !entry.has(Flags::TOOL_CALLS) && !entry.has(Flags::ABORTED)
-    });
-    is_plain && frame.end - frame.start == 1
 }

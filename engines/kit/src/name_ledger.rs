@@ -21,15 +21,15 @@ const BOOST_LOG2: f32 = 2.0;
 const LENGTH_SHARE: f32 = 1.0;
 
 /// Weights of a mention in the arguments of a call,
-pub(crate) const USED_WEIGHT: f32 = 4.0;
+pub const USED_WEIGHT: f32 = 4.0;
 /// in a text of the user or the model,
-pub(crate) const STATED_WEIGHT: f32 = 2.0;
+pub const STATED_WEIGHT: f32 = 2.0;
 /// and in the output of a tool.
-pub(crate) const PRINTED_WEIGHT: f32 = 1.0;
+pub const PRINTED_WEIGHT: f32 = 1.0;
 
 /// The names of one session.
 #[derive(Debug, Default)]
-pub(crate) struct NameLedger {
+pub struct NameLedger {
     numbers: HashMap<Box<str>, u32>,
     rows: Vec<NameRow>,
     /// Name numbers per entry.
@@ -48,17 +48,17 @@ struct NameRow {
 
 impl NameLedger {
     /// Starts the names of the next entry.
-    pub(crate) fn begin_entry(&mut self) -> EntryNames<'_> {
+    pub fn begin_entry(&mut self) -> EntryNames<'_> {
         EntryNames { at: self.by_entry.len() as f32, ledger: self, numbers: Vec::new() }
     }
 
     /// The name numbers of an entry.
-    pub(crate) fn entry_names(&self, seq: u64) -> &[u32] {
+    pub fn entry_names(&self, seq: u64) -> &[u32] {
         self.by_entry.get(seq as usize).map_or(&[], |names| names)
     }
 
     /// The heaviest names of an entry that fit `most_chars`.
-    pub(crate) fn heaviest_names(&self, seq: u64, most_chars: u64) -> Vec<&str> {
+    pub fn heaviest_names(&self, seq: u64, most_chars: u64) -> Vec<&str> {
         let mut rows: Vec<&NameRow> = self
             .entry_names(seq)
             .iter()
@@ -75,7 +75,7 @@ impl NameLedger {
     }
 
     /// The numbers of the known names in a text.
-    pub(crate) fn name_numbers(&self, text: &str) -> Vec<u32> {
+    pub fn name_numbers(&self, text: &str) -> Vec<u32> {
         let mut numbers = Vec::new();
         for_each_name(text, |name, _| numbers.extend(self.numbers.get(name)));
         numbers
@@ -83,12 +83,7 @@ impl NameLedger {
 
     /// Renders the heaviest names that are not in `shown`, in at most `most_chars` weighted
     /// characters; empty without any. Names in `asked` get a bonus.
-    pub(crate) fn render(
-        &self,
-        shown: &HashSet<u32>,
-        boosted: &HashSet<u32>,
-        most_chars: u64,
-    ) -> String {
+    pub fn render(&self, shown: &HashSet<u32>, boosted: &HashSet<u32>, most_chars: u64) -> String {
         let mut numbers: Vec<u32> =
             (0..self.rows.len() as u32).filter(|number| !shown.contains(number)).collect();
         let weight = |number: &u32| {
@@ -154,7 +149,8 @@ impl NameLedger {
 const BLOCK_CHARS: u64 = 48;
 
 /// Collects the names of one entry.
-pub(crate) struct EntryNames<'a> {
+#[derive(Debug)]
+pub struct EntryNames<'a> {
     ledger: &'a mut NameLedger,
     at: f32,
     numbers: Vec<u32>,
@@ -162,7 +158,7 @@ pub(crate) struct EntryNames<'a> {
 
 impl EntryNames<'_> {
     /// Adds a mention. A name counts once per entry, by its heaviest mention.
-    pub(crate) fn add_mention(
+    pub fn add_mention(
         &mut self,
         name: &str,
         kind: NameKind,
@@ -194,7 +190,7 @@ impl EntryNames<'_> {
     }
 
     /// Ends the names of the entry.
-    pub(crate) fn finish(self) {
+    pub fn finish(self) {
         self.ledger.by_entry.push(self.numbers.into());
     }
 }

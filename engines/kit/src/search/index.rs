@@ -20,7 +20,7 @@ const QUERY_POSTINGS: u32 = 50_000;
 
 /// The inverted index of one session.
 #[derive(Debug, Default)]
-pub(crate) struct TermIndex {
+pub struct TermIndex {
     postings: HashMap<u64, Postings, BuildHasherDefault<TermHasher>>,
     /// Number of terms per slice.
     lengths: Vec<u16>,
@@ -39,7 +39,7 @@ struct Postings {
 
 /// Terms are already hashes.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct TermHasher(u64);
+struct TermHasher(u64);
 
 impl Hasher for TermHasher {
     fn finish(&self) -> u64 {
@@ -59,18 +59,20 @@ impl Hasher for TermHasher {
 
 /// The scores of one query.
 #[derive(Debug, Default)]
-pub(crate) struct SliceScores {
+pub struct SliceScores {
     by_slice: Vec<f32>,
     /// Slices with a score above 0.
     hits: Vec<u32>,
 }
 
 impl SliceScores {
-    pub(crate) fn get(&self, slice: u32) -> f32 {
+    /// The score of a slice; 0 without a common term.
+    pub fn get(&self, slice: u32) -> f32 {
         self.by_slice.get(slice as usize).copied().unwrap_or(0.0)
     }
 
-    pub(crate) fn hits(&self) -> &[u32] {
+    /// The slices with a score above 0.
+    pub fn hits(&self) -> &[u32] {
         &self.hits
     }
 
@@ -85,7 +87,7 @@ impl SliceScores {
 
 impl TermIndex {
     /// Adds a slice with the terms written by `fill`, and returns its number.
-    pub(crate) fn add(&mut self, fill: impl FnOnce(&mut Vec<u64>)) -> u32 {
+    pub fn add(&mut self, fill: impl FnOnce(&mut Vec<u64>)) -> u32 {
         let slice = self.lengths.len() as u32;
         let mut terms = std::mem::take(&mut self.pending);
         terms.clear();
@@ -108,7 +110,7 @@ impl TermIndex {
     }
 
     /// Scores every slice that shares a term with the weighted query terms.
-    pub(crate) fn search(&self, query: &[(u64, f32)]) -> SliceScores {
+    pub fn search(&self, query: &[(u64, f32)]) -> SliceScores {
         // A dense vector: faster than a map, and freed after the request.
         let mut scores = SliceScores { by_slice: vec![0.0; self.lengths.len()], hits: Vec::new() };
         let slices = self.lengths.len() as f32;
@@ -142,7 +144,7 @@ impl TermIndex {
     }
 
     /// Memory use in bytes, including allocations.
-    pub(crate) fn size_bytes(&self) -> usize {
+    pub fn size_bytes(&self) -> usize {
         let postings = self.postings.values().map(|postings| postings.bytes.capacity());
         let row = size_of::<u64>() + size_of::<Postings>() + 1;
         postings.sum::<usize>() + self.postings.capacity() * row + self.lengths.capacity() * 2

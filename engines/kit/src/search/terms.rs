@@ -3,7 +3,7 @@
 //! A term is the hash of a lower-case word without common English suffixes. `parseHttp_body` gives
 //! its parts and itself. Scripts without spaces give pairs of characters.
 
-use ctxhost_engine_kit::hash;
+use crate::hash;
 
 /// A longer run, in bytes, is data such as base64.
 const LONGEST_WORD_BYTES: usize = 48;
@@ -26,7 +26,7 @@ const STOP_WORDS: [&str; 94] = [
 ];
 
 /// Calls `found` with each term of a text, in order, repetitions included.
-pub(crate) fn for_each_term(text: &str, mut found: impl FnMut(u64)) {
+pub fn for_each_term(text: &str, mut found: impl FnMut(u64)) {
     let mut buffer = String::new();
     let is_word = |character: char| character.is_alphanumeric() || character == '_';
     for run in text.split(|character: char| !is_word(character)) {
@@ -42,7 +42,7 @@ pub(crate) fn for_each_term(text: &str, mut found: impl FnMut(u64)) {
 }
 
 /// The unique terms of a text, in order of first occurrence.
-pub(crate) fn distinct_terms(text: &str) -> Vec<u64> {
+pub fn distinct_terms(text: &str) -> Vec<u64> {
     let mut terms = Vec::new();
     for_each_term(text, |term| {
         if !terms.contains(&term) {

@@ -6,7 +6,7 @@ use ctxhost_engine_api::transcript::tokens::{CHARS_PER_TOKEN, weighted_chars};
 
 /// Splits a text into contiguous slices of about `most_tokens`: at lines, else at sentences, else
 /// by size.
-pub(crate) fn split_into_slices(text: &str, most_tokens: u64) -> Vec<Range<usize>> {
+pub fn split_into_slices(text: &str, most_tokens: u64) -> Vec<Range<usize>> {
     let most_chars = most_tokens * CHARS_PER_TOKEN;
     let mut slices: Vec<Range<usize>> = Vec::new();
     let mut chars = 0;

@@ -1,10 +1,10 @@
 //! Finds names in a text: paths, files, URLs, hashes, tickets, ports, versions and code symbols.
 
-use ctxhost_engine_kit::redact;
+use crate::redact;
 
 /// The kind of a name, judged by its characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum NameKind {
+pub enum NameKind {
     /// A path or file name.
     File,
     /// A URL, or a host with its port.
@@ -25,7 +25,7 @@ const SEARCHED_BYTES: usize = 24_000;
 const FILE_ENDINGS: &str = " rs toml lock md txt json jsonl yaml yml py pyi ipynb js jsx mjs cjs ts tsx mts css scss less html htm vue svelte go mod sum c h cc cpp hpp cxx java kt kts gradle rb erb php sh bash zsh fish ps1 bat sql csv tsv xml svg png jpg jpeg gif webp ico pdf zip tar gz tgz bz2 xz 7z log ini cfg conf env properties proto graphql lua swift scala ex exs erl hs ml clj r jl dart tf tfvars hcl nix cmake mk patch diff snap test spec wasm so dll dylib exe bin dat db sqlite pem crt key pub tmp bak example sample template tpl j2 ";
 
 /// Calls `found` with each name of a text and its kind. Secrets are skipped.
-pub(crate) fn for_each_name<'t>(text: &'t str, mut found: impl FnMut(&'t str, NameKind)) {
+pub fn for_each_name<'t>(text: &'t str, mut found: impl FnMut(&'t str, NameKind)) {
     if text.len() <= SEARCHED_BYTES {
         return search(text, &mut found);
     }
