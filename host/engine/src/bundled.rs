@@ -7,7 +7,7 @@ use ctxhost_engine_api::settings::Setting;
 pub const LEGACY: &str = "legacy";
 
 /// The ids of all bundled engines, in the order of listings.
-pub const BUNDLED: [&str; 6] = [LEGACY, "window", "mask", "boundary", "head-tail", "recall"];
+pub const BUNDLED: [&str; 7] = [LEGACY, "window", "mask", "boundary", "head-tail", "recall", "dag"];
 
 /// The factory of a bundled engine; `None` for any other id.
 pub fn bundled(id: &str) -> Option<EngineFactory> {
@@ -18,6 +18,7 @@ pub fn bundled(id: &str) -> Option<EngineFactory> {
         "boundary" => Some(EngineFactory::linked::<ctxhost_engine_boundary::BoundaryEngine>()),
         "head-tail" => Some(EngineFactory::linked::<ctxhost_engine_head_tail::HeadTailEngine>()),
         "recall" => Some(EngineFactory::linked::<ctxhost_engine_recall::RecallEngine>()),
+        "dag" => Some(EngineFactory::linked::<ctxhost_engine_dag::DagEngine>()),
         _ => None,
     }
 }
@@ -31,6 +32,7 @@ pub fn bundled_settings(id: &str) -> &'static [Setting] {
         "boundary" => ctxhost_engine_boundary::Settings::SETTINGS,
         "head-tail" => ctxhost_engine_head_tail::settings::Settings::SETTINGS,
         "recall" => ctxhost_engine_recall::Settings::SETTINGS,
+        "dag" => ctxhost_engine_dag::Settings::SETTINGS,
         _ => &[],
     }
 }

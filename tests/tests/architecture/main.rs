@@ -207,7 +207,7 @@ fn targets_without_a_harness_hold_no_tests() {
 
 #[test]
 fn engines_know_the_contract_alone() {
-    let engines = ["legacy", "window", "mask", "boundary", "head-tail"];
+    let engines = ["legacy", "window", "mask", "boundary", "head-tail", "recall", "dag"];
     for engine in engines.into_iter().chain(["kit"]) {
         let manifest = root().join("engines").join(engine).join("Cargo.toml");
         let text = fs::read_to_string(manifest).unwrap();

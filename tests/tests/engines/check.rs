@@ -288,7 +288,7 @@ fn passes(library: &Path, arguments: &[&str]) {
 fn the_bundled_engines_conform() {
     passes(&bundled_library("legacy"), &["--only", QUICK]);
     // The tests of the contract load the others, too, and the gate checks each of them in full, optimised.
-    for id in ["boundary", "head-tail", "window", "mask", "recall"] {
+    for id in ["boundary", "head-tail", "window", "mask", "recall", "dag"] {
         passes(&bundled_library(id), &["--only", "load"]);
     }
 }
@@ -302,7 +302,7 @@ fn the_example_conforms() {
 #[test]
 #[ignore = "takes minutes in a debug build"]
 fn the_bundled_engines_conform_in_full() {
-    for id in ["legacy", "boundary", "head-tail", "window", "mask", "recall"] {
+    for id in ["legacy", "boundary", "head-tail", "window", "mask", "recall", "dag"] {
         passes(&bundled_library(id), &[]);
     }
     passes(&keep_ends_library(), &[]);

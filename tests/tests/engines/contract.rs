@@ -66,6 +66,16 @@ fn boundary_loaded() {
 }
 
 #[test]
+fn dag_linked() {
+    check(bundled("dag").unwrap());
+}
+
+#[test]
+fn dag_loaded() {
+    check(loaded(&bundled_library("dag")));
+}
+
+#[test]
 fn recall_linked() {
     check(bundled("recall").unwrap());
 }

@@ -214,6 +214,7 @@ async fn no_engine_answers_above_the_wanted_size() {
         "'window'",
         "'boundary'",
         "'recall'",
+        "'dag'",
         "['mask', 'legacy']",
     ];
     for engine in engines {

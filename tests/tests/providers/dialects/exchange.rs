@@ -183,7 +183,7 @@ async fn ten_windows_fit_and_a_restart_changes_no_byte() {
 
 #[tokio::test]
 async fn whatever_the_engine_does_the_rules_are_kept() {
-    for engine in ["window", "mask", "recall", "boundary", "head-tail", "mask+legacy"] {
+    for engine in ["window", "mask", "recall", "dag", "boundary", "head-tail", "mask+legacy"] {
         for wire in WIRES {
             let state = tempfile::tempdir().unwrap();
             let gateway = Gateway::of(state.path(), WINDOW_TOKENS, engine, "").await;

@@ -1,0 +1,127 @@
+//! Compaction on request: folds the older entries into their nodes.
+//!
+//! The summary is an outline, and its last line states how many leaves are folded. The next epoch
+//! keeps these leaves in the tree, so every node still leads to its entries.
+
+use ctxhost_engine_api::{Action, CompactRequest, Compaction, Plan, Role, Transcript};
+use ctxhost_engine_kit::settings::share_of;
+use ctxhost_engine_kit::summary::{Provenance, wrap_summary};
+
+use crate::node::{DagNode, NodeId};
+use crate::session::DagSession;
+use crate::settings::Settings;
+use crate::view::RequestView;
+
+/// Writer name in the envelope of a summary.
+const WRITER: &str = "dag";
+/// Size after a compaction as a share of the smaller of budget and history.
+const KEPT_SHARE: f64 = 0.6;
+/// Share of that for the nodes. The host allows half of the budget.
+const OUTLINE_SHARE: f64 = 0.35;
+/// Size of the envelope of a summary, in tokens.
+const ENVELOPE_TOKENS: u64 = 60;
+
+/// The last line of a summary: `[dag: 38 leaves folded, fanout 6]`.
+fn fold_line(leaves: usize, fanout: u64) -> String {
+    format!("[{WRITER}: {leaves} leaves folded, fanout {fanout}]")
+}
+
+/// Number of leaves that a summary of this engine folds; `None` for other summaries, and for those
+/// of another fanout, whose ids mean other nodes.
+pub(crate) fn folded_leaves(summary: &str, fanout: u64) -> Option<usize> {
+    let lines = summary.lines().rev();
+    let mut found = lines.filter_map(|line| {
+        let rest = line.trim().strip_prefix('[')?.strip_prefix(WRITER)?.strip_prefix(": ")?;
+        let (leaves, rest) = rest.split_once(" leaves folded, fanout ")?;
+        let same = rest.strip_suffix(']')?.parse::<u64>().ok()? == fanout;
+        same.then(|| leaves.parse().ok()).flatten()
+    });
+    found.next()
+}
+
+impl DagSession {
+    /// A plan that shrinks the transcript, or nothing if all of it must stay.
+    pub(crate) fn compact(
+        &mut self,
+        transcript: &Transcript,
+        request: &CompactRequest,
+        settings: &Settings,
+    ) -> Compaction {
+        self.follow(transcript, settings);
+        let tokens = transcript.total_tokens();
+        // Each further attempt aims lower, because the last result was too large.
+        let share = KEPT_SHARE / f64::from(request.attempt.clamp(1, 3));
+        let limit_tokens = share_of(request.budget.min(tokens), share);
+        let focus = request.custom_instructions.as_deref().unwrap_or_default();
+        let ranking = self.rank_prompt(transcript, focus);
+        let mut view = RequestView::default();
+        self.place_tail(transcript, 0, &mut view);
+        let always_tokens = view.tokens(transcript);
+        let outline_tokens = share_of(limit_tokens, OUTLINE_SHARE);
+        let tail_tokens = limit_tokens.saturating_sub(always_tokens + outline_tokens)
+            + transcript.tokens(view.cut..transcript.len() as u64);
+        self.place_tail(transcript, tail_tokens, &mut view);
+        let missing = view.cut - view.kept.len() as u64;
+        let new =
+            (0..view.cut).filter(|seq| !view.kept.contains_key(seq) && *seq >= self.live_start);
+        let is_folded_already = new.count() == 0 && tokens <= request.budget;
+        if missing == 0 || is_folded_already {
+            return nothing("everything in it must stay");
+        }
+        let room_tokens = outline_tokens.saturating_sub(ENVELOPE_TOKENS);
+        self.add_outline(transcript, &ranking, room_tokens, settings, &mut view);
+        let leaves = self.range_before(view.cut, missing, settings);
+        let folded = leaves.leaves + usize::from(leaves.draft.is_some());
+        let body = format!("{}\n{}", view.outline.text, fold_line(folded, settings.fanout));
+        let summary = wrap_summary(&body, &Provenance { entries: missing, writer: WRITER });
+        let plan = lasting_plan(transcript, view, summary);
+        if plan.estimated_tokens >= tokens {
+            return nothing("what must stay is all there is");
+        }
+        self.folded_draft = leaves.draft.map(|draft| (leaves.leaves, draft));
+        Compaction::Plan(plan)
+    }
+
+    /// The leaf that a compaction folded before it was complete, with its id.
+    pub(crate) fn folded_draft_of(&self, id: NodeId) -> Option<&DagNode> {
+        let (index, draft) = self.folded_draft.as_ref()?;
+        (id == NodeId::leaf(*index)).then_some(draft)
+    }
+}
+
+fn nothing(reason: &str) -> Compaction {
+    Compaction::Nothing { reason: reason.into() }
+}
+
+/// The plan with the outline as the summary of the dropped entries.
+fn lasting_plan(transcript: &Transcript, mut view: RequestView, summary: String) -> Plan {
+    view.outline = Default::default();
+    let mut plan = view.plan(transcript);
+    // A summary replaces one contiguous range; the largest one is the least misleading.
+    let largest = plan.ops.iter().enumerate().filter_map(|(at, op)| match &op.action {
+        Action::Drop(range) => Some((at, range.clone())),
+        _ => None,
+    });
+    let largest = largest.max_by_key(|(_, range)| range.end - range.start);
+    if let Some((at, covers)) = largest
+        && let Some(op) = plan.ops.get_mut(at)
+    {
+        op.action = Action::Insert { role: Role::User, text: summary, covers };
+    }
+    plan.estimated_tokens = plan.project(transcript).iter().map(|item| item.tokens()).sum();
+    plan
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_summary_states_its_leaves() {
+        let body = format!("text\n{}", fold_line(38, 6));
+        let summary = wrap_summary(&body, &Provenance { entries: 9, writer: WRITER });
+        assert_eq!(folded_leaves(&summary, 6), Some(38));
+        assert_eq!(folded_leaves(&summary, 4), None);
+        assert_eq!(folded_leaves("a summary of another engine", 6), None);
+    }
+}

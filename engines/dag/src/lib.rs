@@ -1,0 +1,311 @@
+//! The `dag` engine: lossless hierarchical summaries.
+//!
+//! Entries are grouped into leaves, leaves into nodes, nodes into nodes above. Each node has a short
+//! text and links to its sources, so any of them leads back to the original entries. While the
+//! history fits, it is sent unchanged. Otherwise the model sees an outline of nodes that is finer
+//! where the prompt matches, the entries that the prompt finds, and the newest entries.
+
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    test,
+    allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
+)]
+
+mod compaction;
+mod condense;
+mod leaf;
+mod node;
+mod outline;
+mod ranking;
+mod selection;
+mod session;
+mod settings;
+mod stored;
+mod tools;
+mod tree;
+mod view;
+mod writing;
+
+use std::cell::OnceCell;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use ctxhost_engine_api::serde_json::{Value, json};
+use ctxhost_engine_api::{
+    AssembleRequest, CompactRequest, Compaction, ContextEngine, EngineError, EngineStatus,
+    ErrorKind, Host, Info, IngestReply, IngestRequest, MaintainReply, MaintainRequest, Plan,
+    Result, SessionRef, ToolAnswer, ToolCallRequest, ToolSpec, Transcript, capability,
+};
+use ctxhost_engine_kit::session_map::SessionMap;
+use ctxhost_engine_kit::store::{has_capability, has_key_value_store};
+use ctxhost_engine_kit::text::group_thousands;
+
+use leaf::LeafDraft;
+use node::DagNode;
+use session::DagSession;
+pub use settings::Settings;
+use tools::{EXPAND, SEARCH, read_history};
+use view::RequestView;
+
+/// The engine.
+#[derive(Debug)]
+pub struct DagEngine {
+    host: Host,
+    settings: Settings,
+    sessions: SessionMap<DagSession>,
+    compactions: AtomicU64,
+    nodes: AtomicUsize,
+    index_bytes: AtomicUsize,
+}
+
+impl ContextEngine for DagEngine {
+    const INFO: Info = Info::new("dag", "DAG", env!("CARGO_PKG_VERSION")).owning_compaction();
+
+    fn create(host: Host, config: Value) -> Result<Self> {
+        Ok(DagEngine {
+            host,
+            settings: Settings::parse(&config)?,
+            sessions: SessionMap::default(),
+            compactions: AtomicU64::default(),
+            nodes: AtomicUsize::default(),
+            index_bytes: AtomicUsize::default(),
+        })
+    }
+
+    async fn ingest(&self, transcript: Transcript, request: IngestRequest) -> Result<IngestReply> {
+        self.load(&transcript, &request.session).await;
+        let entries = self.sessions.with_session(&request.session, |session| {
+            let new = session.follow(&transcript, &self.settings);
+            let nodes = session.tree.levels().iter().map(Vec::len).sum();
+            self.nodes.store(nodes, Ordering::Relaxed);
+            self.index_bytes.store(session.index_bytes(), Ordering::Relaxed);
+            new.end.min(request.entries.end).saturating_sub(new.start.max(request.entries.start))
+        });
+        Ok(IngestReply { entries })
+    }
+
+    async fn assemble(&self, transcript: Transcript, request: AssembleRequest) -> Result<Plan> {
+        self.load(&transcript, &request.session).await;
+        let (plan, view) = self.sessions.with_session(&request.session, |session| {
+            let plan = session.plan(&transcript, &request, &self.settings);
+            (plan, session.take_changed_view(&transcript))
+        });
+        if let Some(view) = view.filter(|_| has_key_value_store(&self.host)) {
+            stored::store_view(&self.host, &request.session, &view).await;
+        }
+        Ok(plan)
+    }
+
+    async fn compact(&self, transcript: Transcript, request: CompactRequest) -> Result<Compaction> {
+        self.load(&transcript, &request.session).await;
+        let answer = self.sessions.with_session(&request.session, |session| {
+            session.compact(&transcript, &request, &self.settings)
+        });
+        if matches!(answer, Compaction::Plan(_)) {
+            self.compactions.fetch_add(1, Ordering::Relaxed);
+            // Before the answer: the nodes of folded entries cannot be rebuilt from the next
+            // transcript.
+            self.store_nodes(&request.session).await;
+        }
+        Ok(answer)
+    }
+
+    async fn maintain(
+        &self,
+        transcript: Transcript,
+        request: MaintainRequest,
+    ) -> Result<MaintainReply> {
+        self.load(&transcript, &request.session).await;
+        let follow = |session: &mut DagSession| session.follow(&transcript, &self.settings);
+        self.sessions.with_session(&request.session, follow);
+        let call = (request.call, &request.session, self.host.now_ms());
+        let written =
+            writing::write_nodes(&self.host, &self.sessions, &transcript, call, &self.settings)
+                .await;
+        // What was written before a failure is stored as well.
+        let pages = self.store_nodes(&request.session).await;
+        written?;
+        Ok(MaintainReply { changed: pages > 0, ..MaintainReply::default() })
+    }
+
+    fn tools(&self, _session: SessionRef) -> Vec<ToolSpec> {
+        if self.settings.tools { tools::tool_specs() } else { Vec::new() }
+    }
+
+    async fn call_tool(
+        &self,
+        transcript: Transcript,
+        request: ToolCallRequest,
+    ) -> Result<ToolAnswer> {
+        self.load(&transcript, &request.session).await;
+        let id = request.arguments.get("id").and_then(Value::as_str).unwrap_or_default().trim();
+        match request.name.as_str() {
+            SEARCH => Ok(self.sessions.with_session(&request.session, |session| {
+                session.follow(&transcript, &self.settings);
+                session.search(&transcript, &request.arguments)
+            })),
+            EXPAND => {
+                let sources = self.sessions.with_session(&request.session, |session| {
+                    session.follow(&transcript, &self.settings);
+                    session.sources_of(id, &self.settings)
+                });
+                Ok(tools::expand(&self.host, &transcript, &request, sources).await)
+            }
+            other => Err(EngineError::new(
+                ErrorKind::Unsupported,
+                format!("engine dag has no tool {other:?}"),
+            )),
+        }
+    }
+
+    fn status(&self) -> EngineStatus {
+        let nodes = self.nodes.load(Ordering::Relaxed);
+        let bytes = self.index_bytes.load(Ordering::Relaxed);
+        EngineStatus {
+            summary: format!(
+                "newest session: {} nodes, index of {} kB",
+                group_thousands(nodes as u64),
+                bytes / 1_000
+            ),
+            compactions: self.compactions.load(Ordering::Relaxed),
+            details: json!({ "nodes": nodes, "index_bytes": bytes }),
+        }
+    }
+
+    async fn dispose(&self) {
+        self.sessions.clear();
+    }
+}
+
+impl DagEngine {
+    /// Loads stored nodes and the view once per session, and folded leaves that are lost from the
+    /// history.
+    async fn load(&self, transcript: &Transcript, session: &SessionRef) {
+        // Marked as loaded before the store answers, so that a failing store is asked only once.
+        let is_new = self
+            .sessions
+            .with_session(session, |state| !std::mem::replace(&mut state.is_loaded, true));
+        if is_new && has_key_value_store(&self.host) {
+            let nodes = stored::load_nodes(&self.host, session, &self.settings).await;
+            let view = stored::load_view(&self.host, session, transcript).await;
+            self.sessions.with_session(session, |state| {
+                state.add_known(nodes);
+                state.view = view;
+            });
+        }
+        let has_lost = |state: &mut DagSession| {
+            state.is_epoch_new(transcript) && state.has_lost_leaves(transcript, &self.settings)
+        };
+        if self.sessions.with_session(session, has_lost)
+            && has_capability(&self.host, capability::HISTORY)
+        {
+            let leaves = self.leaves_of_history(transcript, session).await;
+            self.sessions
+                .with_session(session, |state| state.restore_folded(leaves, &self.settings));
+        }
+    }
+
+    /// The leaves of the entries that the newest summary folds.
+    async fn leaves_of_history(
+        &self,
+        transcript: &Transcript,
+        session: &SessionRef,
+    ) -> Vec<DagNode> {
+        let fold = session::newest_fold(transcript, &self.settings).map_or(0, |(seq, _)| seq + 1);
+        let live = transcript.get(fold).map(|entry| entry.id().to_owned());
+        let entries = read_history(&self.host, session, |_| true).await;
+        let mut leaves = Vec::new();
+        let mut draft = LeafDraft::default();
+        for entry in entries.iter().take_while(|entry| Some(&entry.id) != live.as_ref()) {
+            let is_request = entry.role == "user";
+            // The history does not tell frames, but results follow their calls.
+            let may_end = entry.role != "tool";
+            if may_end && draft.ends_before(is_request, entry.timestamp_ms, &self.settings) {
+                leaves.push(std::mem::take(&mut draft).finish(&self.settings));
+            }
+            draft.push_history(entry);
+        }
+        if !draft.is_empty() {
+            leaves.push(draft.finish(&self.settings));
+        }
+        leaves
+    }
+
+    /// Stores changed nodes; returns the number of pages.
+    async fn store_nodes(&self, session: &SessionRef) -> usize {
+        if !has_key_value_store(&self.host) {
+            return 0;
+        }
+        let take = |state: &mut DagSession| state.take_changed_pages(session, &self.settings);
+        let pages = self.sessions.with_session(session, take);
+        let count = pages.len();
+        stored::store_pages(&self.host, pages).await;
+        count
+    }
+}
+
+impl DagSession {
+    /// The whole history if it fits; else the current view or a new one.
+    fn plan(
+        &mut self,
+        transcript: &Transcript,
+        request: &AssembleRequest,
+        settings: &Settings,
+    ) -> Plan {
+        self.follow(transcript, settings);
+        let budget_tokens = request.budget;
+        // With folded entries the outline says more than the summary.
+        if self.folded == 0 && transcript.total_tokens() <= budget_tokens {
+            self.is_view_new |= self.view.take().is_some();
+            return whole(transcript);
+        }
+        let kept = self.view.take();
+        let kept =
+            kept.filter(|view| view.is_valid_for(transcript, budget_tokens, settings.slack_share));
+        // At most one search per request, and none if nothing moves and no prompt is new.
+        let cell = OnceCell::new();
+        let ranking = || cell.get_or_init(|| self.rank_prompt(transcript, &request.prompt));
+        let move_window = || self.new_view(transcript, budget_tokens, ranking(), settings);
+        let mut is_new = kept.is_none();
+        let mut view = kept.unwrap_or_else(move_window);
+        let notes = view.notes.len();
+        if let Some(newest) = self.position_of_new_prompt(transcript, request, &view) {
+            self.add_note(transcript, newest, budget_tokens, ranking(), settings, &mut view);
+            is_new = true;
+        }
+        // Notes go first: the prefix before them stays valid.
+        while view.tokens(transcript) > budget_tokens && view.drop_oldest_note() {}
+        if view.tokens(transcript) > budget_tokens {
+            view = move_window();
+            is_new = true;
+        }
+        self.is_view_new = is_new || view.notes.len() != notes;
+        let tokens = view.tokens(transcript);
+        if tokens > budget_tokens && tokens >= transcript.total_tokens() {
+            // Nearly everything is protected, so own texts would only add to it.
+            return whole(transcript);
+        }
+        let plan = view.plan(transcript);
+        self.view = Some(view);
+        plan
+    }
+
+    /// Position of a new prompt that can have a note before it.
+    fn position_of_new_prompt(
+        &self,
+        transcript: &Transcript,
+        request: &AssembleRequest,
+        view: &RequestView,
+    ) -> Option<u64> {
+        let newest = self.newest_user.filter(|_| !request.prompt.trim().is_empty())?;
+        // A note inside a frame would separate a call from its result.
+        let is_cut_point = transcript.get(newest).is_some_and(|entry| entry.is_cut_point());
+        let is_new = newest >= view.cut && !view.notes.contains_key(&newest);
+        (is_new && is_cut_point).then_some(newest)
+    }
+}
+
+fn whole(transcript: &Transcript) -> Plan {
+    let mut plan = Plan { estimated_tokens: transcript.total_tokens(), ..Plan::default() };
+    plan.keep(0..transcript.len() as u64);
+    plan
+}

@@ -1,0 +1,214 @@
+//! The outline: the nodes that stand for everything before the cut, finer where the prompt matches.
+
+use std::collections::BTreeMap;
+
+use ctxhost_engine_api::transcript::tokens::{self, CHARS_PER_TOKEN};
+use ctxhost_engine_kit::summary::wrap_untrusted;
+use ctxhost_engine_kit::text::clip;
+use serde::{Deserialize, Serialize};
+
+use crate::node::{DagNode, NodeId, ROOT};
+use crate::session::DagSession;
+use crate::settings::Settings;
+
+/// The tag around the nodes.
+const TAG: &str = "outline";
+/// A shorter line, in tokens, would only name its id.
+const LEAST_LINE_TOKENS: u64 = 20;
+/// The first line.
+const LEAD_IN: &str =
+    "Earlier parts of this conversation, oldest first, each with the id of its summary.";
+const TOOL_NOTE: &str = " context_expand shows the sources of an id.";
+
+/// What stands for the entries before the cut.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct HistoryOutline {
+    /// Ids of the nodes, oldest first.
+    pub(crate) ids: Vec<String>,
+    /// The message; empty without nodes.
+    pub(crate) text: String,
+}
+
+/// The leaves that an outline covers.
+#[derive(Clone, Debug)]
+pub(crate) struct OutlineRange {
+    /// Finished leaves.
+    pub(crate) leaves: usize,
+    /// The leaf that still grows, if a part of it is covered.
+    pub(crate) draft: Option<DagNode>,
+    /// Entries that are not shown otherwise.
+    pub(crate) hidden: u64,
+}
+
+impl DagSession {
+    /// The leaves with entries before a position.
+    pub(crate) fn range_before(&self, cut: u64, hidden: u64, settings: &Settings) -> OutlineRange {
+        let finished = self.tree.leaves();
+        // Leaves are in the order of positions, folded ones first.
+        let last = cut.checked_sub(1).map(|seq| self.leaf_of(seq) as usize);
+        let last = last.filter(|leaf| *leaf <= finished);
+        let leaves = last.map_or(0, |leaf| leaf + 1).max(self.folded);
+        let has_draft = leaves > finished;
+        OutlineRange {
+            leaves: leaves.min(finished),
+            draft: has_draft.then(|| self.draft.finish(settings)),
+            hidden,
+        }
+    }
+
+    /// The finest outline that fits: the fewest nodes, then finer ones where a leaf scores, then
+    /// the newest. If even the fewest nodes do not fit, their lines are cut; if little would be left
+    /// of them, one line stands for all.
+    pub(crate) fn outline(
+        &self,
+        range: &OutlineRange,
+        scores: &BTreeMap<usize, f32>,
+        room_tokens: u64,
+        settings: &Settings,
+    ) -> HistoryOutline {
+        let mut ids = self.tree.cover(range.leaves, settings);
+        if ids.is_empty() && range.draft.is_none() {
+            return HistoryOutline::default();
+        }
+        let draft_tokens = range.draft.as_ref().map_or(0, |draft| line_tokens(&draft.line("d0-0")));
+        let spent_tokens = ids.iter().map(|id| self.line_tokens(*id)).sum::<u64>() + draft_tokens;
+        let free_tokens = room_tokens.checked_sub(frame_tokens(settings) + spent_tokens);
+        if let Some(free_tokens) = free_tokens {
+            self.refine(&mut ids, scores, free_tokens, settings);
+            let outline = self.render(&ids, range, u64::MAX, settings);
+            if tokens::estimate(&outline.text) <= room_tokens {
+                return outline;
+            }
+        }
+        let count = ids.len() as u64 + u64::from(range.draft.is_some());
+        let room_tokens = room_tokens.saturating_sub(frame_tokens(settings));
+        let line_tokens = (room_tokens / count).saturating_sub(1);
+        if line_tokens < LEAST_LINE_TOKENS {
+            return root_line(range, settings);
+        }
+        self.render(&ids, range, line_tokens, settings)
+    }
+
+    /// Replaces nodes by their sources, best first, as long as there is room.
+    fn refine(
+        &self,
+        ids: &mut Vec<NodeId>,
+        scores: &BTreeMap<usize, f32>,
+        free_tokens: u64,
+        settings: &Settings,
+    ) {
+        let mut free_tokens = free_tokens;
+        let mut open: Vec<(f32, NodeId)> =
+            ids.iter().map(|id| self.scored(*id, scores, settings)).collect();
+        open.retain(|(_, id)| id.depth > 0);
+        // Best score first; of equal ones the newest, because work continues there.
+        let order = |left: &(f32, NodeId), right: &(f32, NodeId)| {
+            let end = |id: NodeId| self.tree.leaf_range(id, settings).end;
+            left.0.total_cmp(&right.0).then(end(left.1).cmp(&end(right.1)))
+        };
+        while let Some(at) = (0..open.len()).max_by(|l, r| match (open.get(*l), open.get(*r)) {
+            (Some(left), Some(right)) => order(left, right),
+            _ => std::cmp::Ordering::Equal,
+        }) {
+            let (_, id) = open.swap_remove(at);
+            let sources = self.tree.sources(id, settings);
+            let cost: u64 = sources.iter().map(|id| self.line_tokens(*id)).sum();
+            // A better node that does not fit lets smaller ones pass.
+            let Some(rest) = (free_tokens + self.line_tokens(id)).checked_sub(cost) else {
+                continue;
+            };
+            free_tokens = rest;
+            if let Some(place) = ids.iter().position(|known| *known == id) {
+                open.extend(
+                    sources
+                        .iter()
+                        .map(|id| self.scored(*id, scores, settings))
+                        .filter(|(_, id)| id.depth > 0),
+                );
+                ids.splice(place..=place, sources);
+            }
+        }
+    }
+
+    /// The best leaves that fit, in order; empty for none.
+    pub(crate) fn render_leaves(
+        &self,
+        best: impl Iterator<Item = usize>,
+        room_tokens: u64,
+        settings: &Settings,
+    ) -> String {
+        let Some(mut free_tokens) = room_tokens.checked_sub(frame_tokens(settings)) else {
+            return String::new();
+        };
+        let mut ids = Vec::new();
+        for id in best.map(NodeId::leaf) {
+            let Some(rest) = free_tokens.checked_sub(self.line_tokens(id)) else { break };
+            free_tokens = rest;
+            ids.push(id);
+        }
+        if ids.is_empty() {
+            return String::new();
+        }
+        ids.sort_unstable();
+        let range = OutlineRange { leaves: 0, draft: None, hidden: 0 };
+        self.render(&ids, &range, u64::MAX, settings).text
+    }
+
+    fn scored(
+        &self,
+        id: NodeId,
+        scores: &BTreeMap<usize, f32>,
+        settings: &Settings,
+    ) -> (f32, NodeId) {
+        let leaves = scores.range(self.tree.leaf_range(id, settings));
+        (leaves.map(|(_, score)| *score).fold(0.0, f32::max), id)
+    }
+
+    fn line_tokens(&self, id: NodeId) -> u64 {
+        self.tree.get(id).map_or(0, |node| line_tokens(&node.line(&id.to_string())))
+    }
+
+    /// Renders nodes, each in at most `line_tokens`, and the draft of the range.
+    fn render(
+        &self,
+        ids: &[NodeId],
+        range: &OutlineRange,
+        line_tokens: u64,
+        settings: &Settings,
+    ) -> HistoryOutline {
+        let draft_id = NodeId::leaf(self.tree.leaves());
+        let nodes = ids.iter().filter_map(|id| Some((*id, self.tree.get(*id)?)));
+        let nodes = nodes.chain(range.draft.as_ref().map(|draft| (draft_id, draft)));
+        let (ids, lines): (Vec<String>, Vec<String>) = nodes
+            .map(|(id, node)| {
+                let id = id.to_string();
+                let line_chars = line_tokens.saturating_mul(CHARS_PER_TOKEN);
+                let line = clip(&node.line(&id), line_chars).into_owned();
+                (id, line)
+            })
+            .unzip();
+        let text = wrap_untrusted(TAG, &format!("{}\n{}", lead_in(settings), lines.join("\n")));
+        HistoryOutline { ids, text }
+    }
+}
+
+/// One line for everything.
+fn root_line(range: &OutlineRange, settings: &Settings) -> HistoryOutline {
+    let noun = if range.hidden == 1 { "entry" } else { "entries" };
+    let found = if settings.tools { "; context_expand shows them" } else { "" };
+    let text = format!("[{ROOT}: {} earlier {noun}{found}]", range.hidden);
+    HistoryOutline { ids: vec![ROOT.to_owned()], text }
+}
+
+fn lead_in(settings: &Settings) -> String {
+    format!("{LEAD_IN}{}", if settings.tools { TOOL_NOTE } else { "" })
+}
+
+fn line_tokens(line: &str) -> u64 {
+    tokens::estimate(line) + 1
+}
+
+/// Size of the message without its nodes, in tokens.
+fn frame_tokens(settings: &Settings) -> u64 {
+    tokens::estimate(&wrap_untrusted(TAG, &lead_in(settings))) + 2
+}
