@@ -4,18 +4,21 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::builder::NonEmptyStringValueParser;
+use indicatif::ProgressBar;
 
 use super::engine_open::registry_error;
 use super::error::CliError;
 use super::output::Output;
 use super::render;
+use super::replay::SessionSource;
 use super::run_setup;
 use super::window::parse_tokens;
 use ctxhost_config::Config;
+use ctxhost_provider::{LogprobClient, LogprobError};
 use ctxhost_quality::report::QualityReport;
 use ctxhost_quality::{
-    BenchSubject, LabelledQuestion, RuleOptions, measure_evidence, measure_recording,
-    measure_rules, parse_questions,
+    BenchSubject, CachePrices, LabelledQuestion, ProbedAnswer, QualityError, RuleOptions,
+    UtilityProbe, measure_evidence, measure_recording, measure_rules, parse_questions,
 };
 use ctxhost_session::import;
 
@@ -27,16 +30,21 @@ pub(super) enum BenchCommand {
 
 /// Measure how much later needed information each engine keeps.
 ///
-/// A file of labelled questions (JSON lines with `turns`, `query` and `evidence`, plain or zstd)
-/// measures the share of the evidence in the prompt. A recorded session, in any format that replay
-/// reads, measures the share of the identifiers that its next steps use. --rules measures rules
-/// over five compactions of generated sessions. Baselines: tail, bm25, bm25-neighbours, whole. No
-/// model is called.
+/// A recorded session, in any format that replay reads, measures the share of the identifiers that
+/// its next steps use. A file of labelled questions measures the share of the evidence in the prompt.
+/// It has one JSON object a line, plain or zstd; `evidence` counts turns from 0, and `category`,
+/// `query_date`, `s` (conversation), `t` (time) and `stale` (turns with a replaced answer) are
+/// optional:
+///
+/// {"id":"q1","query":"Where is the key?","evidence":[0],"turns":[{"s":"a","t":"2026/05/20
+/// 09:04","role":"user","text":"The key is in the red box."},{"s":"a","role":"assistant","text":"Noted."}]}
+///
+/// Baselines: tail, bm25, bm25-neighbours, whole. No model is called unless --lm names one.
 #[derive(Debug, clap::Args)]
 pub(super) struct QualityArgs {
-    /// Question files and recorded sessions.
-    #[arg(value_name = "FILE", required_unless_present = "rules")]
-    files: Vec<PathBuf>,
+    /// Question files and recorded sessions (also demo:coding, demo:mixed).
+    #[arg(value_name = "FILE|demo:NAME", required_unless_present = "rules")]
+    files: Vec<SessionSource>,
     /// Engines and baselines to compare; an engine may be a chain, such as mask+legacy.
     #[arg(
         long,
@@ -55,6 +63,13 @@ pub(super) struct QualityArgs {
         value_parser = parse_tokens
     )]
     budgets: Vec<u64>,
+    /// Price of a prompt token that is read from the cache, as a share of the price of an uncached
+    /// one.
+    #[arg(long, value_name = "SHARE", default_value_t = CachePrices::default().read)]
+    cache_read: f64,
+    /// Price of a prompt token that is written to the cache, as such a share.
+    #[arg(long, value_name = "SHARE", default_value_t = CachePrices::default().write)]
+    cache_write: f64,
     /// Also measure rules over five compactions of generated sessions.
     #[arg(long)]
     rules: bool,
@@ -64,6 +79,23 @@ pub(super) struct QualityArgs {
     /// Seed of the generated sessions.
     #[arg(long, default_value_t = RuleOptions::default().seed, requires = "rules")]
     seed: u64,
+    /// Also let a model score the recorded answers after each prompt: the address of a completions
+    /// endpoint with echo and logprobs (/v1/completions of OpenAI, vLLM and others). The prompts,
+    /// and so the text of the recordings, are sent to it.
+    #[arg(long, value_name = "URL")]
+    lm: Option<String>,
+    /// The model that --lm asks for.
+    #[arg(long, value_name = "NAME", default_value = "default", requires = "lm")]
+    lm_model: String,
+    /// The environment variable with the key of --lm.
+    #[arg(long, value_name = "VARIABLE", requires = "lm")]
+    lm_key_env: Option<String>,
+    /// Answers of each recording that --lm scores, evenly spaced.
+    #[arg(long, value_name = "COUNT", default_value_t = 20, requires = "lm")]
+    lm_answers: usize,
+    /// Window of the --lm model, for the whole history: older entries are left out of it.
+    #[arg(long, value_name = "TOKENS", requires = "lm", value_parser = parse_tokens)]
+    lm_window: Option<u64>,
     /// Print the report as JSON.
     #[arg(long, group = "data")]
     json: bool,
@@ -73,6 +105,9 @@ pub(super) struct QualityArgs {
     /// Leave timings out of the report, so that two runs are identical.
     #[arg(long)]
     no_timings: bool,
+    /// Also write the report as one self-contained page.
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
 }
 
 /// Input files are limited to 1 GiB.
@@ -98,17 +133,23 @@ impl BenchCommand {
 
 impl QualityArgs {
     fn run(self, config_path: Option<&Path>, output: &mut Output) -> Result<ExitCode, CliError> {
-        let beside = self.files.first().cloned().unwrap_or_default();
+        let beside = self.files.first().map(SessionSource::config_anchor).unwrap_or_default();
         let config = run_setup::find_config(config_path, &beside, output)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let mut report = runtime.block_on(self.measure(&config, output))?;
+        let mut report = runtime.block_on(self.measure(&config, output))?.judge();
         if self.no_timings {
             report = report.without_timings();
+        }
+        if let Some(path) = &self.report {
+            std::fs::write(path, render::html::quality_page(&report)).map_err(|error| {
+                CliError::internal(format!("cannot write {}: {error}", path.display()))
+            })?;
+            output.note(&format!("report {}", path.display()));
         }
         match (self.json, self.markdown) {
             (true, _) => output.print_json(&report)?,
             (_, true) => output.print(&render::quality::markdown(&report))?,
-            _ => output.print(&render::quality::table(&report, output.style()))?,
+            _ => output.print(&render::quality::text(&report, output.style()))?,
         }
         // A figure of an engine that breaks its budget is not comparable.
         let is_sound = report.overruns() == 0 && report.violations() == 0;
@@ -121,35 +162,32 @@ impl QualityArgs {
         output: &mut Output,
     ) -> Result<QualityReport, CliError> {
         let mut report = QualityReport::default();
+        // All files and engines are read before the first measurement, which takes minutes.
         let files: Result<Vec<(String, BenchInput)>, CliError> =
-            self.files.iter().map(|path| read(path)).collect();
-        // All files are read before the first measurement, which takes minutes.
+            self.files.iter().map(read).collect();
         let files = files?;
-        for name in &self.engines {
-            let subject = BenchSubject::parse(name, config)
-                .map_err(|error| registry_error(config, name, error))?;
-            let bar = output.progress_bar(name);
-            let broken = |error: ctxhost_quality::QualityError| CliError::user(error.to_string());
-            for (file, material) in &files {
-                let step = |count| bar.inc(count);
-                match material {
-                    BenchInput::Questions(questions) => report.evidence.extend(
-                        measure_evidence(file, questions, &subject, &self.budgets, config, step)
-                            .await
-                            .map_err(broken)?,
-                    ),
-                    BenchInput::Recording(recorded) => report.recordings.extend(
-                        measure_recording(
-                            file,
-                            &recorded.session,
-                            &subject,
-                            &self.budgets,
-                            config,
-                            step,
-                        )
-                        .await
-                        .map_err(broken)?,
-                    ),
+        let subjects: Result<Vec<BenchSubject>, CliError> =
+            self.engines.iter().map(|name| parse_subject(name, config)).collect();
+        let subjects = subjects?;
+        let probe = self.probe()?;
+        let answers = self.probe_answers(probe.as_ref(), &files, config, output).await?;
+        for subject in &subjects {
+            let bar = output.progress_bar(subject.name());
+            for (at, (file, input)) in files.iter().enumerate() {
+                let measured =
+                    self.measure_file(file, input, subject, config, &bar, &mut report).await;
+                measured.map_err(quality_error)?;
+                if let (Some(probe), BenchInput::Recording(recorded)) = (&probe, input) {
+                    let (answers, session) = (answers.get(at), &recorded.session);
+                    let rows = probe.measure(
+                        (file, session),
+                        answers.map_or(&[], Vec::as_slice),
+                        subject,
+                        &self.budgets,
+                        config,
+                        |count| bar.inc(count),
+                    );
+                    report.utility.extend(rows.await.map_err(quality_error)?);
                 }
             }
             if self.rules {
@@ -158,18 +196,94 @@ impl QualityArgs {
                     seed: self.seed,
                     ..RuleOptions::default()
                 };
-                let row = measure_rules(&subject, options, config, |count| bar.inc(count)).await;
-                report.rules.extend(row.map_err(broken)?);
+                let row = measure_rules(subject, options, config, |count| bar.inc(count)).await;
+                report.rules.extend(row.map_err(quality_error)?);
             }
             bar.finish_and_clear();
         }
         Ok(report)
     }
+
+    async fn measure_file(
+        &self,
+        file: &str,
+        input: &BenchInput,
+        subject: &BenchSubject,
+        config: &Config,
+        bar: &ProgressBar,
+        report: &mut QualityReport,
+    ) -> Result<(), QualityError> {
+        let (budgets, step) = (&self.budgets, |count| bar.inc(count));
+        match input {
+            BenchInput::Questions(questions) => report
+                .evidence
+                .extend(measure_evidence(file, questions, subject, budgets, config, step).await?),
+            BenchInput::Recording(recorded) => {
+                let prices = CachePrices { read: self.cache_read, write: self.cache_write };
+                let session = &recorded.session;
+                report.recordings.extend(
+                    measure_recording(file, session, subject, budgets, prices, config, step)
+                        .await?,
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// The model of --lm.
+    fn probe(&self) -> Result<Option<UtilityProbe>, CliError> {
+        let Some(url) = &self.lm else { return Ok(None) };
+        let client = LogprobClient::new(url, &self.lm_model, self.lm_key_env.as_deref())
+            .map_err(|error| CliError::user(format!("--lm: {error}")))?;
+        Ok(Some(UtilityProbe { client, answers: self.lm_answers, whole_tokens: self.lm_window }))
+    }
+
+    /// The scored answers of each file; none for questions, and without --lm.
+    async fn probe_answers(
+        &self,
+        probe: Option<&UtilityProbe>,
+        files: &[(String, BenchInput)],
+        config: &Config,
+        output: &mut Output,
+    ) -> Result<Vec<Vec<ProbedAnswer>>, CliError> {
+        let mut answers = Vec::new();
+        let Some(probe) = probe else { return Ok(answers) };
+        let bar = output.progress_bar("whole history");
+        for (_, input) in files {
+            let found = match input {
+                BenchInput::Questions(_) => Vec::new(),
+                BenchInput::Recording(recorded) => probe
+                    .probe_answers(&recorded.session, config, |count| bar.inc(count))
+                    .await
+                    .map_err(quality_error)?,
+            };
+            answers.push(found);
+        }
+        bar.finish_and_clear();
+        Ok(answers)
+    }
+}
+
+fn parse_subject(name: &str, config: &Config) -> Result<BenchSubject, CliError> {
+    BenchSubject::parse(name, config).map_err(|error| registry_error(config, name, error))
+}
+
+fn quality_error(error: QualityError) -> CliError {
+    let is_long = matches!(&error, QualityError::Probe { source: LogprobError::TooLong(_), .. });
+    let error = CliError::user(error.to_string());
+    if is_long {
+        return error
+            .hint("name the window of the model with --lm-window, or use smaller --budgets");
+    }
+    error
 }
 
 /// Reads a file as questions, or else as a recording.
-fn read(path: &Path) -> Result<(String, BenchInput), CliError> {
-    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+fn read(source: &SessionSource) -> Result<(String, BenchInput), CliError> {
+    let name = source.name();
+    let SessionSource::File(path) = source else {
+        return Ok((name, BenchInput::Recording(Box::new(source.open()?))));
+    };
     let shown = path.display().to_string();
     let bytes = ctxhost_files::read(path, MAX_INPUT_BYTES)
         .map_err(|error| CliError::user(format!("{shown}: {error}")))?;

@@ -139,6 +139,22 @@ impl HttpClient {
         }
     }
 
+    /// Sends a document to a path below the base URL that no dialect knows, and returns the answer.
+    ///
+    /// # Errors
+    ///
+    /// [`ProviderError`] of the last attempt.
+    pub async fn post_json(
+        &self,
+        model: &str,
+        path: &str,
+        body: &Value,
+    ) -> Result<Value, ProviderError> {
+        let request = ModelRequest { model: model.to_owned(), ..ModelRequest::default() };
+        let call = self.call(&request, path.to_owned(), Some(body.clone()));
+        self.retry_policy.run(|| self.ask_json(&call, |answer| Ok(answer.clone()))).await
+    }
+
     /// Sets provider, model and time of a message: only the same model may read it.
     fn stamp(&self, message: &mut ChatMessage, model: &str) {
         match message {

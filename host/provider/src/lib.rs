@@ -17,6 +17,7 @@ pub mod client;
 mod completer;
 mod connect;
 mod http;
+pub mod logprobs;
 pub mod settings;
 
 pub mod silent_truncation;
@@ -32,6 +33,7 @@ pub use client::ProviderClient;
 pub use completer::{CompleterSettings, ModelCompleter};
 pub use connect::{connect, resolve_key};
 pub use http::{ApiKey, ApiKeyError, HttpClient};
+pub use logprobs::{LogprobClient, LogprobError, TextScore};
 pub use settings::{ConnectError, ProviderSettings};
 
 /// The last requests of sessions.

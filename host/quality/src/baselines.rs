@@ -1,10 +1,6 @@
-//! Baselines: selections of whole turns without an engine, comparable with published figures.
+//! Baselines: selections of whole entries without an engine, comparable with published figures.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-
-use ctxhost_engine_api::transcript::tokens;
-
-use crate::dataset::LabelledQuestion;
 
 /// The usual constants of BM25.
 const K1: f64 = 1.2;
@@ -46,47 +42,43 @@ impl Baseline {
         Baseline::ALL.into_iter().find(|baseline| baseline.name() == name)
     }
 
-    /// The turns of a question's history that fit the budget.
+    /// The entries of a history that it shows. The prompt is among them whenever entries are ranked by it.
     pub(crate) fn choose(
         self,
-        question: &LabelledQuestion,
+        history: &[BaselineEntry],
+        prompt: Option<usize>,
         scores: &[f64],
         budget_tokens: u64,
     ) -> BTreeSet<usize> {
-        let cost =
-            |at: usize| question.turns.get(at).map_or(0, |turn| tokens::estimate(&turn.text));
-        let newest_first = || (0..question.turns.len()).rev();
+        let cost = |at: usize| history.get(at).map_or(0, |entry| entry.tokens);
+        let mut room = budget_tokens;
         match self {
-            Baseline::Whole => (0..question.turns.len()).collect(),
-            Baseline::Tail => {
-                let mut room = budget_tokens;
-                newest_first()
-                    .map_while(|at| {
-                        room = room.checked_sub(cost(at))?;
-                        Some(at)
-                    })
-                    .collect()
-            }
+            Baseline::Whole => (0..history.len()).collect(),
+            Baseline::Tail => (0..history.len())
+                .rev()
+                .map_while(|at| {
+                    room = room.checked_sub(cost(at))?;
+                    Some(at)
+                })
+                .collect(),
             Baseline::Bm25 | Baseline::Neighbours => {
-                let mut order: Vec<usize> = (0..question.turns.len()).collect();
+                let mut order: Vec<usize> = (0..history.len()).collect();
                 let score = |at: &usize| scores.get(*at).copied().unwrap_or(0.0);
-                // Turns without a common word are never evidence for BM25, even if the budget has
+                // Entries without a common word are never relevant for BM25, even if the budget has
                 // room.
                 order.retain(|at| score(at) > 0.0);
                 order.sort_by(|left, right| {
                     // Ties by position, so that runs are reproducible.
                     score(right).total_cmp(&score(left)).then(left.cmp(right))
                 });
+                let ranked = order.into_iter().flat_map(|at| self.around(history, at));
                 let mut chosen = BTreeSet::new();
-                let mut room = budget_tokens;
-                for at in order {
-                    for turn in self.around(question, at) {
-                        if !chosen.contains(&turn)
-                            && let Some(rest) = room.checked_sub(cost(turn))
-                        {
-                            room = rest;
-                            chosen.insert(turn);
-                        }
+                for at in prompt.into_iter().chain(ranked) {
+                    if !chosen.contains(&at)
+                        && let Some(rest) = room.checked_sub(cost(at))
+                    {
+                        room = rest;
+                        chosen.insert(at);
                     }
                 }
                 chosen
@@ -94,44 +86,80 @@ impl Baseline {
         }
     }
 
-    fn around(self, question: &LabelledQuestion, at: usize) -> Vec<usize> {
+    /// Whether it ranks entries by the prompt.
+    pub(crate) fn is_ranked(self) -> bool {
+        matches!(self, Baseline::Bm25 | Baseline::Neighbours)
+    }
+
+    fn around(self, history: &[BaselineEntry], at: usize) -> Vec<usize> {
         if self != Baseline::Neighbours {
             return vec![at];
         }
-        let conversation = |at: usize| question.turns.get(at).map(|turn| &turn.conversation);
+        let conversation = |at: usize| history.get(at).map(|entry| &entry.conversation);
         let beside = [at.checked_sub(1), Some(at + 1)].into_iter().flatten();
-        let beside = beside.filter(|turn| {
+        let beside = beside.filter(|other| {
             // A neighbour in another conversation is unrelated text.
-            conversation(*turn).is_some() && conversation(*turn) == conversation(at)
+            conversation(*other).is_some() && conversation(*other) == conversation(at)
         });
         std::iter::once(at).chain(beside).collect()
     }
 }
 
-/// The BM25 score of each turn for the question.
-pub(crate) fn score_turns(question: &LabelledQuestion) -> Vec<f64> {
-    let turns: Vec<Vec<String>> = question.turns.iter().map(|turn| words(&turn.text)).collect();
-    let count = turns.len() as f64;
-    let mean = turns.iter().map(Vec::len).sum::<usize>() as f64 / count.max(1.0);
-    let mut holding: HashMap<&str, f64> = HashMap::new();
-    for turn in &turns {
-        let distinct: HashSet<&str> = turn.iter().map(String::as_str).collect();
-        distinct.into_iter().for_each(|word| *holding.entry(word).or_default() += 1.0);
+/// An entry that a baseline may select.
+#[derive(Clone, Debug)]
+pub(crate) struct BaselineEntry {
+    /// Its conversation; empty in a recording, which is one conversation.
+    pub(crate) conversation: String,
+    /// Its size, in tokens as entries count them.
+    pub(crate) tokens: u64,
+}
+
+/// The words of the texts that BM25 ranks.
+#[derive(Debug, Default)]
+pub(crate) struct Bm25Index {
+    /// How often each word occurs in a text, and the number of its words.
+    texts: Vec<(HashMap<String, f64>, f64)>,
+    words: f64,
+}
+
+impl Bm25Index {
+    pub(crate) fn push(&mut self, text: &str) {
+        let mut counts: HashMap<String, f64> = HashMap::new();
+        let mut length = 0.0;
+        for word in words(text) {
+            *counts.entry(word).or_default() += 1.0;
+            length += 1.0;
+        }
+        self.words += length;
+        self.texts.push((counts, length));
     }
-    // In the order of the question, so that floating-point sums are the same in every run.
-    let mut query = words(&question.query);
-    let mut seen = HashSet::new();
-    query.retain(|word| seen.insert(word.clone()));
-    let score = |turn: &Vec<String>| {
-        let of_word = |word: &String| {
-            let times = turn.iter().filter(|other| *other == word).count() as f64;
-            let holding = holding.get(word.as_str()).copied().unwrap_or(0.0);
-            let rarity = (1.0 + (count - holding + 0.5) / (holding + 0.5)).ln();
-            rarity * times * (K1 + 1.0) / (times + K1 * (1.0 - B + B * turn.len() as f64 / mean))
+
+    /// The score of each text for a query, in the order of the texts.
+    pub(crate) fn scores(&self, query: &str) -> Vec<f64> {
+        let count = self.texts.len() as f64;
+        let mean = self.words / count.max(1.0);
+        // In the order of the query, so that floating-point sums are the same in every run.
+        let mut query = words(query);
+        let mut seen = HashSet::new();
+        query.retain(|word| seen.insert(word.clone()));
+        let rarities: Vec<f64> = query
+            .iter()
+            .map(|word| {
+                let holding =
+                    self.texts.iter().filter(|(counts, _)| counts.contains_key(word)).count()
+                        as f64;
+                (1.0 + (count - holding + 0.5) / (holding + 0.5)).ln()
+            })
+            .collect();
+        let score = |(counts, length): &(HashMap<String, f64>, f64)| {
+            let of_word = |(word, rarity): (&String, &f64)| {
+                let times = counts.get(word).copied().unwrap_or(0.0);
+                rarity * times * (K1 + 1.0) / (times + K1 * (1.0 - B + B * length / mean))
+            };
+            query.iter().zip(&rarities).map(of_word).sum()
         };
-        query.iter().map(of_word).sum()
-    };
-    turns.iter().map(score).collect()
+        self.texts.iter().map(score).collect()
+    }
 }
 
 /// The words of a text in lower case, without stop words and common suffixes.
@@ -152,36 +180,22 @@ fn stem(word: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dataset::HistoryTurn;
-
-    fn question(texts: &[&str], query: &str) -> LabelledQuestion {
-        let turn = |text: &&str| HistoryTurn {
-            conversation: "a".into(),
-            time: String::new(),
-            role: "user".into(),
-            text: (*text).into(),
-        };
-        LabelledQuestion {
-            id: "q".into(),
-            category: String::new(),
-            query: query.into(),
-            query_date: String::new(),
-            evidence: vec![0],
-            turns: texts.iter().map(turn).collect(),
-        }
-    }
-
-    fn chosen(baseline: Baseline, question: &LabelledQuestion, budget_tokens: u64) -> Vec<usize> {
-        baseline.choose(question, &score_turns(question), budget_tokens).into_iter().collect()
-    }
 
     #[test]
     fn each_baseline_chooses_what_its_name_says() {
         let texts = ["I bought blue shoes", "Nice to hear", "Rain today again", "It is cold"];
-        let question = question(&texts, "Which shoes did I buy?");
-        assert_eq!(chosen(Baseline::Tail, &question, 8), [2, 3]);
-        assert_eq!(chosen(Baseline::Bm25, &question, 8), [0]);
-        assert_eq!(chosen(Baseline::Neighbours, &question, 8), [0, 1]);
-        assert_eq!(chosen(Baseline::Whole, &question, 0), [0, 1, 2, 3]);
+        let mut index = Bm25Index::default();
+        texts.iter().for_each(|text| index.push(text));
+        let entry = BaselineEntry { conversation: String::new(), tokens: 4 };
+        let history = vec![entry; texts.len()];
+        let scores = index.scores("Which shoes did I buy?");
+        let chosen = |baseline: Baseline, prompt, budget_tokens| -> Vec<usize> {
+            baseline.choose(&history, prompt, &scores, budget_tokens).into_iter().collect()
+        };
+        assert_eq!(chosen(Baseline::Tail, None, 8), [2, 3]);
+        assert_eq!(chosen(Baseline::Bm25, None, 8), [0]);
+        assert_eq!(chosen(Baseline::Bm25, Some(3), 8), [0, 3]);
+        assert_eq!(chosen(Baseline::Neighbours, None, 8), [0, 1]);
+        assert_eq!(chosen(Baseline::Whole, None, 0), [0, 1, 2, 3]);
     }
 }

@@ -10,6 +10,9 @@ const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// Limit of an unpacked data set, in bytes.
 const UNPACKED_BYTES: u64 = 4 << 30;
 
+/// LongMemEval's category of facts that changed.
+const UPDATED_FACTS: &str = "knowledge-update";
+
 /// A question with its history.
 #[derive(Clone, Debug, Deserialize)]
 pub struct LabelledQuestion {
@@ -25,8 +28,28 @@ pub struct LabelledQuestion {
     pub query_date: String,
     /// Indexes of the turns that contain the answer.
     pub evidence: Vec<usize>,
+    /// Indexes of the turns that contain an answer which a later turn replaced.
+    #[serde(default)]
+    pub stale: Vec<usize>,
     /// The history, oldest first.
     pub turns: Vec<HistoryTurn>,
+}
+
+impl LabelledQuestion {
+    /// The turns with a replaced answer, and the other evidence. In LongMemEval's category of updated
+    /// facts the evidence before the newest conversation is replaced.
+    pub(crate) fn split_evidence(&self) -> (Vec<usize>, Vec<usize>) {
+        let conversation = |turn: &usize| self.turns.get(*turn).map(|turn| &turn.conversation);
+        let newest = self.evidence.iter().max().and_then(conversation);
+        let is_stale = |turn: &usize| {
+            self.stale.contains(turn)
+                || (self.category == UPDATED_FACTS && conversation(turn) != newest)
+        };
+        let (mut stale, current): (Vec<usize>, Vec<usize>) =
+            self.evidence.iter().copied().partition(is_stale);
+        stale.extend(self.stale.iter().filter(|turn| !self.evidence.contains(turn)));
+        (stale, current)
+    }
 }
 
 /// A turn of a history.
@@ -76,9 +99,11 @@ pub fn parse_questions(bytes: &[u8]) -> Result<Vec<LabelledQuestion>, DatasetErr
     for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let question: LabelledQuestion = serde_json::from_str(line)
             .map_err(|error| DatasetError::Line { line: at + 1, reason: error.to_string() })?;
-        if let Some(turn) = question.evidence.iter().find(|turn| **turn >= question.turns.len()) {
-            let reason = format!("evidence names turn {turn} of {}", question.turns.len());
-            return Err(DatasetError::Line { line: at + 1, reason });
+        for (field, turns) in [("evidence", &question.evidence), ("stale", &question.stale)] {
+            if let Some(turn) = turns.iter().find(|turn| **turn >= question.turns.len()) {
+                let reason = format!("{field} names turn {turn} of {}", question.turns.len());
+                return Err(DatasetError::Line { line: at + 1, reason });
+            }
         }
         questions.push(question);
     }
@@ -131,6 +156,21 @@ mod tests {
             "line 1: evidence names turn 1 of 1"
         );
         assert!(matches!(parse_questions(b""), Err(DatasetError::Empty)));
+    }
+
+    #[test]
+    fn replaced_evidence_is_told_from_the_current_one() {
+        let turn = |s| format!(r#"{{"s":"{s}","role":"user","text":"x"}}"#);
+        let turns = [turn("a"), turn("b"), turn("b")].join(",");
+        let line = |rest: &str| format!(r#"{{"id":"q","query":"?","turns":[{turns}],{rest}}}"#);
+        let split =
+            |rest: &str| parse_questions(line(rest).as_bytes()).unwrap()[0].split_evidence();
+        assert_eq!(split(r#""evidence":[1],"stale":[0]"#), (vec![0], vec![1]));
+        let updated = r#""evidence":[0,1,2],"category":"knowledge-update""#;
+        assert_eq!(split(updated), (vec![0], vec![1, 2]));
+        assert_eq!(split(r#""evidence":[0,2]"#), (vec![], vec![0, 2]));
+        let wrong = parse_questions(line(r#""evidence":[1],"stale":[7]"#).as_bytes()).unwrap_err();
+        assert_eq!(wrong.to_string(), "line 1: stale names turn 7 of 3");
     }
 
     #[test]

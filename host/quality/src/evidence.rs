@@ -7,13 +7,14 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use ctxhost_config::Config;
-use ctxhost_engine::{EngineSpec, HostClock};
+use ctxhost_context::LiveSession;
+use ctxhost_engine::HostClock;
 use ctxhost_engine_api::transcript::tokens::{estimate, weighted_chars};
 use ctxhost_session::Session;
 use serde_json::json;
 
-use crate::baselines::score_turns;
-use crate::context::{RunMeter, SeenContext, percent, run_options};
+use crate::baselines::{Baseline, BaselineEntry, Bm25Index};
+use crate::context::{CachePrices, RunMeter, SeenContext, percent, run_options};
 use crate::dataset::{LabelledQuestion, parse_time};
 use crate::report::EvidenceRow;
 use crate::{BenchSubject, QualityError};
@@ -21,11 +22,11 @@ use crate::{BenchSubject, QualityError};
 /// Conversations to search for evidence, as in recall at 5.
 const TOP_CONVERSATIONS: usize = 5;
 
-/// What was kept of one question.
-struct EvidenceShares {
-    /// Shown share of the tokens, by turn.
-    shares: BTreeMap<usize, f64>,
-}
+/// Questions of a file that are asked twice, to see whether the same input gives the same request.
+const REPEATED_QUESTIONS: usize = 4;
+
+/// Shown share of the tokens of each turn.
+type EvidenceShares = BTreeMap<usize, f64>;
 
 /// Sums over questions.
 #[derive(Default)]
@@ -36,6 +37,9 @@ struct EvidenceSums {
     whole_turns: f64,
     all: f64,
     top5: f64,
+    /// Questions with a replaced answer, and those that show nothing but it.
+    updated: f64,
+    stale_only: f64,
     categories: BTreeMap<String, (f64, f64)>,
 }
 
@@ -53,58 +57,103 @@ pub async fn measure_evidence(
     mut on_progress: impl FnMut(u64),
 ) -> Result<Vec<EvidenceRow>, QualityError> {
     let mut rows = Vec::new();
-    // Scores do not depend on the budget, so they are computed once.
-    let scores: Vec<Vec<f64>> = match subject {
-        BenchSubject::Baseline(_) => questions.iter().map(score_turns).collect(),
-        BenchSubject::Engine { .. } => Vec::new(),
-    };
+    let indexes = ranked_indexes(questions, subject);
     for budget_tokens in budgets {
-        let (mut sums, mut meter) = (EvidenceSums::default(), RunMeter::default());
+        // Each question is a session of its own, so nothing is read from a cache.
+        let prices = CachePrices { read: 1.0, write: 1.0 };
+        let (mut sums, mut meter) = (EvidenceSums::default(), RunMeter::new(prices));
         for (at, question) in questions.iter().enumerate() {
-            let kept = match subject {
-                BenchSubject::Baseline(baseline) => {
-                    let scores = scores.get(at).map_or(&[][..], Vec::as_slice);
-                    let chosen = baseline.choose(question, scores, *budget_tokens);
-                    EvidenceShares { shares: chosen.into_iter().map(|turn| (turn, 1.0)).collect() }
-                }
-                BenchSubject::Engine { name, specs } => {
-                    let seen = ask(question, specs, *budget_tokens, config, &mut meter).await;
-                    kept_in(
-                        question,
-                        &seen.map_err(|source| QualityError::Engine {
-                            subject: name.clone(),
-                            source,
-                        })?,
-                    )
-                }
-            };
-            sums.add(question, &kept);
+            let index = indexes.get(at);
+            let seen = ask(question, subject, index, *budget_tokens, config, &mut meter).await?;
+            sums.add(question, &kept_in(question, &seen));
+            if at < REPEATED_QUESTIONS {
+                let mut again = RunMeter::new(prices);
+                ask(question, subject, index, *budget_tokens, config, &mut again).await?;
+                meter.compare_repeated(at, &again);
+            }
             on_progress(1);
         }
-        let run = matches!(subject, BenchSubject::Engine { .. }).then(|| meter.totals());
-        rows.push(EvidenceRow { run, ..sums.row(file, subject.name(), *budget_tokens) });
+        rows.push(EvidenceRow {
+            file: file.to_owned(),
+            subject: subject.name().to_owned(),
+            is_baseline: subject.is_baseline(),
+            budget_tokens: *budget_tokens,
+            run: meter.totals(),
+            ..sums.row()
+        });
     }
     Ok(rows)
+}
+
+/// The words of each question's turns, if the subject ranks them. Indexes do not depend on the budget,
+/// so they are computed once.
+fn ranked_indexes(questions: &[LabelledQuestion], subject: &BenchSubject) -> Vec<Bm25Index> {
+    match subject {
+        BenchSubject::Baseline(baseline) if baseline.is_ranked() => {
+            questions.iter().map(index_of).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn index_of(question: &LabelledQuestion) -> Bm25Index {
+    let mut index = Bm25Index::default();
+    question.turns.iter().for_each(|turn| index.push(&turn.text));
+    index
 }
 
 /// What the model sees when the question is asked after its history.
 async fn ask(
     question: &LabelledQuestion,
-    specs: &[EngineSpec],
+    subject: &BenchSubject,
+    index: Option<&Bm25Index>,
     budget_tokens: u64,
     config: &Config,
     meter: &mut RunMeter,
-) -> Result<SeenContext, ctxhost_context::ContextError> {
-    let options = run_options(config, budget_tokens);
-    let session = session_of(question)?;
-    let clock = HostClock::recorded();
-    let now_ms = session.leaf().map_or(0, |record| record.timestamp_ms());
-    clock.set(now_ms);
-    let mut context = options.open(session, specs, clock)?;
-    let prompt = context.prepare(&options.target).await?;
+) -> Result<SeenContext, QualityError> {
     // Each question is a session of its own; prefixes must not be compared across them.
     meter.next_session();
+    let session = session_of(question)?;
+    let (name, specs) = match subject {
+        BenchSubject::Engine { name, specs } => (name, specs),
+        BenchSubject::Baseline(baseline) => {
+            return Ok(select(question, session, *baseline, index, budget_tokens, meter));
+        }
+    };
+    let broken = |source| QualityError::Engine { subject: name.clone(), source };
+    let options = run_options(config, budget_tokens);
+    let clock = HostClock::recorded();
+    clock.set(session.leaf().map_or(0, |record| record.timestamp_ms()));
+    let mut context = options.open(session, specs, clock).map_err(broken)?;
+    let prompt = context.prepare(&options.target).await.map_err(broken)?;
     Ok(meter.request(&prompt, budget_tokens))
+}
+
+/// What a baseline shows of the question's history.
+fn select(
+    question: &LabelledQuestion,
+    session: Session,
+    baseline: Baseline,
+    index: Option<&Bm25Index>,
+    budget_tokens: u64,
+    meter: &mut RunMeter,
+) -> SeenContext {
+    let live = LiveSession::new(session);
+    let view = live.view();
+    let conversation = |at: usize| question.turns.get(at).map(|turn| turn.conversation.clone());
+    let history: Vec<BaselineEntry> = view
+        .iter()
+        .enumerate()
+        .map(|(at, entry)| BaselineEntry {
+            conversation: conversation(at).unwrap_or_default(),
+            tokens: entry.tokens(),
+        })
+        .collect();
+    let scores = index.map(|index| index.scores(&question.query)).unwrap_or_default();
+    let chosen = baseline.choose(&history, Some(question.turns.len()), &scores, budget_tokens);
+    let seen = SeenContext::of_entries(&view, &chosen);
+    meter.observe(&seen, view.total_tokens(), budget_tokens);
+    seen
 }
 
 /// The entry id of a turn.
@@ -149,7 +198,7 @@ fn kept_in(question: &LabelledQuestion, seen: &SeenContext) -> EvidenceShares {
             shares.insert(at, 1.0);
             continue;
         }
-        let is_evidence = question.evidence.contains(&at);
+        let is_evidence = question.evidence.contains(&at) || question.stale.contains(&at);
         let part = seen.by_entry.get(&id);
         if part.is_none() && !is_evidence {
             continue;
@@ -166,7 +215,7 @@ fn kept_in(question: &LabelledQuestion, seen: &SeenContext) -> EvidenceShares {
             shares.insert(at, shown as f64 / all.max(1) as f64);
         }
     }
-    EvidenceShares { shares }
+    shares
 }
 
 /// The trimmed sentences of a text.
@@ -177,7 +226,7 @@ fn pieces(text: &str) -> impl Iterator<Item = &str> {
 
 impl EvidenceSums {
     fn add(&mut self, question: &LabelledQuestion, kept: &EvidenceShares) {
-        let share = |turn: &usize| kept.shares.get(turn).copied().unwrap_or(0.0);
+        let share = |turn: &usize| kept.get(turn).copied().unwrap_or(0.0);
         let cost =
             |turn: &usize| question.turns.get(*turn).map_or(0, |turn| estimate(&turn.text)) as f64;
         let evidence: HashSet<usize> = question.evidence.iter().copied().collect();
@@ -191,25 +240,30 @@ impl EvidenceSums {
         self.whole_turns += whole as f64;
         self.all += if whole == evidence.len() { 1.0 } else { 0.0 };
         self.top5 += top_conversations(question, kept);
+        let (stale, current) = question.split_evidence();
+        let is_shown = |turns: &[usize]| turns.iter().any(|turn| share(turn) > 0.0);
+        if !stale.is_empty() {
+            self.updated += 1.0;
+            self.stale_only += if is_shown(&stale) && !is_shown(&current) { 1.0 } else { 0.0 };
+        }
         let category = self.categories.entry(question.category.clone()).or_default();
         category.0 += recall;
         category.1 += 1.0;
     }
 
-    fn row(self, file: &str, subject: &str, budget_tokens: u64) -> EvidenceRow {
+    fn row(self) -> EvidenceRow {
         let by_category = self.categories.into_iter();
         let by_category = by_category.map(|(name, (recall, count))| (name, percent(recall, count)));
         EvidenceRow {
-            file: file.to_owned(),
-            subject: subject.to_owned(),
-            budget_tokens,
             questions: self.questions as u64,
             recall_percent: percent(self.recall, self.questions),
             turn_percent: percent(self.whole_turns, self.turns),
             all_percent: percent(self.all, self.questions),
             top5_percent: percent(self.top5, self.questions),
+            stale_only_percent: (self.updated > 0.0)
+                .then(|| percent(self.stale_only, self.updated)),
             by_category: by_category.collect(),
-            run: None,
+            ..EvidenceRow::default()
         }
     }
 }
@@ -217,7 +271,7 @@ impl EvidenceSums {
 /// The share of the conversations with evidence among the most shown ones.
 fn top_conversations(question: &LabelledQuestion, kept: &EvidenceShares) -> f64 {
     let mut held: HashMap<&str, f64> = HashMap::new();
-    for (turn, share) in &kept.shares {
+    for (turn, share) in kept {
         let Some(turn) = question.turns.get(*turn) else { continue };
         *held.entry(turn.conversation.as_str()).or_default() += estimate(&turn.text) as f64 * share;
     }

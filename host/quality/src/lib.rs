@@ -3,12 +3,13 @@
 //! ```text
 //!  questions   history ─► engine ─► prompt ─► is the labelled evidence in it, verbatim?
 //!  recordings  each request again ─► prompt ─► are the identifiers of the next step in it?
+//!  answers     each recorded answer, scored by a model after that prompt (optional)
 //!  rules       generated sessions, compacted repeatedly ─► is each active rule shown, and no replaced one?
 //! ```
 //!
 //! Engines run through the host: every plan is enforced, compacted and verified as for an agent. Built-in
-//! baselines select turns without an engine, comparable with published figures. Nothing is sent, and two
-//! runs give the same figures, except for timings.
+//! baselines select entries without an engine, comparable with published figures. Nothing is sent unless a
+//! model scores answers, and two runs give the same figures, except for timings.
 
 #![cfg_attr(
     test,
@@ -24,18 +25,22 @@ mod recording;
 pub mod report;
 mod rules;
 mod rules_generator;
+mod utility;
+pub mod verdict;
 
 use ctxhost_agent::engine_registry::EngineRegistryError;
 use ctxhost_config::Config;
 use ctxhost_engine::EngineSpec;
 
 pub use baselines::Baseline;
+pub use context::CachePrices;
 pub use dataset::{DatasetError, LabelledQuestion, parse_questions};
 pub use evidence::measure_evidence;
 pub use recording::measure_recording;
 pub use rules::{RuleOptions, measure_rules};
+pub use utility::{ProbedAnswer, UtilityProbe};
 
-/// What is measured: an engine, or a baseline that selects turns without one.
+/// What is measured: an engine, or a baseline that selects entries without one.
 #[derive(Clone, Debug)]
 pub enum BenchSubject {
     /// An engine or a chain.
@@ -45,7 +50,7 @@ pub enum BenchSubject {
         /// The engines to open.
         specs: Vec<EngineSpec>,
     },
-    /// A selection of turns without an engine.
+    /// A selection of entries without an engine.
     Baseline(Baseline),
 }
 
@@ -62,6 +67,11 @@ impl BenchSubject {
         let specs =
             ctxhost_agent::engine_registry::EngineRegistry::load(config).chain(config, name)?;
         Ok(BenchSubject::Engine { name: name.to_owned(), specs })
+    }
+
+    /// Whether it selects entries without an engine.
+    pub fn is_baseline(&self) -> bool {
+        matches!(self, BenchSubject::Baseline(_))
     }
 
     /// Its name in reports.
@@ -83,6 +93,18 @@ pub enum QualityError {
         subject: String,
         /// The cause.
         source: ctxhost_context::ContextError,
+    },
+    /// A model did not score an answer.
+    #[error("{subject} at {budget_tokens} tokens, answer {answer}: {source}")]
+    Probe {
+        /// The subject.
+        subject: String,
+        /// Its budget, in tokens.
+        budget_tokens: u64,
+        /// The number of the answer in the recording, from 1.
+        answer: usize,
+        /// The cause.
+        source: ctxhost_provider::LogprobError,
     },
     /// A session could not be written or read.
     #[error(transparent)]

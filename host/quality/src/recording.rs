@@ -4,12 +4,14 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use ctxhost_config::Config;
-use ctxhost_context::{Context, ContextError, LiveSession};
+use ctxhost_context::{ContextError, LiveSession};
 use ctxhost_engine::{EngineSpec, HostClock};
-use ctxhost_engine_api::{Entry, EntryKind, Plan, Role, Transcript};
+use ctxhost_engine_api::{Entry, EntryKind, PlanItem, Role, Transcript};
+use ctxhost_retention::texts_of;
 use ctxhost_session::{Record, RecordKind, Session};
 
-use crate::context::{RunMeter, SeenContext, percent, run_options};
+use crate::baselines::{BaselineEntry, Bm25Index};
+use crate::context::{CachePrices, RunMeter, SeenContext, percent, run_options};
 use crate::identifiers;
 use crate::report::RecordingRow;
 use crate::{Baseline, BenchSubject, QualityError};
@@ -17,8 +19,8 @@ use crate::{Baseline, BenchSubject, QualityError};
 /// Argument names with which tools pass a path.
 const PATHS: [&str; 3] = ["path", "file_path", "filePath"];
 
-/// Measures an engine, or the newest entries that fit, on a recording at each budget. Other
-/// baselines need a question and yield no rows.
+/// Measures a subject on a recording at each budget. Baselines that need a question take the newest
+/// user message.
 ///
 /// # Errors
 ///
@@ -28,23 +30,35 @@ pub async fn measure_recording(
     recorded: &Session,
     subject: &BenchSubject,
     budgets: &[u64],
+    prices: CachePrices,
     config: &Config,
     mut on_progress: impl FnMut(u64),
 ) -> Result<Vec<RecordingRow>, QualityError> {
-    let specs = match subject {
-        BenchSubject::Engine { specs, .. } => Some(specs.as_slice()),
-        BenchSubject::Baseline(Baseline::Tail) => None,
-        // The others rank turns by a question, which a recording does not have.
-        BenchSubject::Baseline(_) => return Ok(Vec::new()),
-    };
-    let name = subject.name();
     let turns = needed_by_turn(recorded);
     let mut rows = Vec::new();
-    for budget_tokens in budgets {
-        let run = run(recorded, &turns, specs, *budget_tokens, config, &mut on_progress).await;
-        let row =
-            run.map_err(|source| QualityError::Engine { subject: name.to_owned(), source })?;
-        rows.push(RecordingRow { file: file.to_owned(), subject: name.to_owned(), ..row });
+    for (at, budget_tokens) in budgets.iter().enumerate() {
+        let replay = RecordingReplay { recorded, subject, budget_tokens: *budget_tokens, config };
+        let (mut meter, mut steps) = (RunMeter::new(prices), StepMeter::default());
+        replay
+            .run(&mut meter, |entry, seen| {
+                on_progress(u64::from(seen.is_some()));
+                steps.record_step(entry, seen, &turns);
+            })
+            .await?;
+        // Once is enough to see whether the subject is deterministic; a replay takes a while.
+        if at == 0 {
+            let mut again = RunMeter::default();
+            replay.run(&mut again, |_, _| ()).await?;
+            meter.compare_repeated(0, &again);
+        }
+        rows.push(RecordingRow {
+            file: file.to_owned(),
+            subject: subject.name().to_owned(),
+            is_baseline: subject.is_baseline(),
+            budget_tokens: *budget_tokens,
+            run: meter.totals(),
+            ..steps.row()
+        });
     }
     Ok(rows)
 }
@@ -101,6 +115,122 @@ fn is_answer(record: &Record) -> bool {
         .is_some_and(|entry| entry.role == Role::Assistant && entry.kind == EntryKind::Message)
 }
 
+/// Shapes every request of a recording again.
+pub(crate) struct RecordingReplay<'a> {
+    pub(crate) recorded: &'a Session,
+    pub(crate) subject: &'a BenchSubject,
+    pub(crate) budget_tokens: u64,
+    pub(crate) config: &'a Config,
+}
+
+impl RecordingReplay<'_> {
+    /// Calls `on_entry` with each entry and, if it answers a request, with that request.
+    ///
+    /// # Errors
+    ///
+    /// [`QualityError`] if an engine fails.
+    pub(crate) async fn run(
+        &self,
+        meter: &mut RunMeter,
+        on_entry: impl FnMut(&Entry<'_>, Option<&SeenContext>),
+    ) -> Result<(), QualityError> {
+        match self.subject {
+            BenchSubject::Baseline(baseline) => self.run_baseline(*baseline, meter, on_entry),
+            BenchSubject::Engine { name, specs } => self
+                .run_engine(specs, meter, on_entry)
+                .await
+                .map_err(|source| QualityError::Engine { subject: name.clone(), source }),
+        }
+    }
+
+    fn records(&self) -> impl Iterator<Item = &Record> {
+        self.recorded.branch().into_iter().filter(|record| is_history(record))
+    }
+
+    async fn run_engine(
+        &self,
+        specs: &[EngineSpec],
+        meter: &mut RunMeter,
+        mut on_entry: impl FnMut(&Entry<'_>, Option<&SeenContext>),
+    ) -> Result<(), ContextError> {
+        let options = run_options(self.config, self.budget_tokens);
+        let clock = HostClock::recorded();
+        clock.set(self.recorded.branch().first().map_or(0, |record| record.timestamp_ms()));
+        let session = Session::in_memory(self.recorded.header().clone());
+        let mut context = options.open(session, specs, clock.clone())?;
+        context.ingest().await?;
+        for record in self.records() {
+            clock.set(record.timestamp_ms());
+            let mut seen = None;
+            if is_answer(record) {
+                let prompt = context.prepare(&options.target).await?;
+                seen = Some(meter.request(&prompt, self.budget_tokens));
+            }
+            context.session_mut().append_record(record)?;
+            let view = context.session_mut().view();
+            if let Some(entry) = view.last().filter(|entry| entry.id() == record.id()) {
+                on_entry(&entry, seen.as_ref());
+            }
+        }
+        Ok(())
+    }
+
+    fn run_baseline(
+        &self,
+        baseline: Baseline,
+        meter: &mut RunMeter,
+        mut on_entry: impl FnMut(&Entry<'_>, Option<&SeenContext>),
+    ) -> Result<(), QualityError> {
+        let mut live = LiveSession::new(Session::in_memory(self.recorded.header().clone()));
+        let mut selection = RecordingSelection::default();
+        for record in self.records() {
+            let mut seen = None;
+            if is_answer(record) {
+                let view = live.view();
+                let shown = selection.select(baseline, &view, self.budget_tokens);
+                meter.observe(&shown, view.total_tokens(), self.budget_tokens);
+                seen = Some(shown);
+            }
+            live.append_record(record)?;
+            let view = live.view();
+            if let Some(entry) = view.last().filter(|entry| entry.id() == record.id()) {
+                selection.push(&entry, baseline);
+                on_entry(&entry, seen.as_ref());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a baseline knows of a growing recording.
+#[derive(Default)]
+struct RecordingSelection {
+    history: Vec<BaselineEntry>,
+    index: Bm25Index,
+    /// The newest user message.
+    prompt: Option<(usize, String)>,
+}
+
+impl RecordingSelection {
+    fn push(&mut self, entry: &Entry<'_>, baseline: Baseline) {
+        if entry.is_user_message() {
+            self.prompt = Some((self.history.len(), entry.text().to_owned()));
+        }
+        if baseline.is_ranked() {
+            self.index.push(&texts_of(&PlanItem::Kept(*entry)).join("\n"));
+        }
+        let entry = BaselineEntry { conversation: String::new(), tokens: entry.tokens() };
+        self.history.push(entry);
+    }
+
+    fn select(&self, baseline: Baseline, view: &Transcript, budget_tokens: u64) -> SeenContext {
+        let (at, query) = self.prompt.as_ref().map_or((None, ""), |(at, text)| (Some(*at), text));
+        let scores = if baseline.is_ranked() { self.index.scores(query) } else { Vec::new() };
+        let chosen = baseline.choose(&self.history, at, &scores, budget_tokens);
+        SeenContext::of_entries(view, &chosen)
+    }
+}
+
 /// Counters of one run.
 #[derive(Default)]
 struct StepMeter {
@@ -109,75 +239,25 @@ struct StepMeter {
     derived: u64,
     needed_turns: u64,
     needed_share: f64,
-    /// The newest read of each file: the id of its result, once it arrived.
-    reads: HashMap<String, Option<String>>,
+    /// The entry that shows the newest whole content of each file: the result of a read, or a write.
+    contents: HashMap<String, String>,
     open_reads: HashMap<String, String>,
-    changes: u64,
+    edits: u64,
     rereads: u64,
     /// The user message that no request has been shaped for yet.
     pending_prompt: Option<String>,
 }
 
-/// Replays the recording. Without an engine each request shows the newest entries that fit.
-async fn run(
-    recorded: &Session,
-    turns: &NeededByTurn,
-    specs: Option<&[EngineSpec]>,
-    budget_tokens: u64,
-    config: &Config,
-    on_progress: &mut impl FnMut(u64),
-) -> Result<RecordingRow, ContextError> {
-    let options = run_options(config, budget_tokens);
-    let clock = HostClock::recorded();
-    clock.set(recorded.branch().first().map_or(0, |record| record.timestamp_ms()));
-    let session = || Session::in_memory(recorded.header().clone());
-    let opened = specs.map(|specs| options.open(session(), specs, clock.clone()));
-    let mut context = opened.transpose()?;
-    // The baseline has no engine and therefore no context.
-    let mut live = LiveSession::new(session());
-    if let Some(context) = &mut context {
-        context.ingest().await?;
-    }
-    let (mut run, mut steps) = (RunMeter::default(), StepMeter::default());
-    for record in recorded.branch().into_iter().filter(|record| is_history(record)) {
-        let now_ms = record.timestamp_ms();
-        clock.set(now_ms);
-        let mut seen = None;
-        if is_answer(record) {
-            seen = Some(match &mut context {
-                Some(context) => {
-                    run.request(&context.prepare(&options.target).await?, budget_tokens)
-                }
-                None => newest_entries(&live.view(), budget_tokens),
-            });
-            on_progress(1);
-        }
-        let live = context.as_mut().map_or(&mut live, Context::session_mut);
-        live.append_record(record)?;
-        let view = live.view();
-        if let Some(entry) = view.last().filter(|entry| entry.id() == record.id()) {
-            steps.record_step(&entry, seen.as_ref(), turns);
-        }
-    }
-    Ok(steps.row(budget_tokens, run))
-}
-
-fn newest_entries(view: &Transcript, budget_tokens: u64) -> SeenContext {
-    let mut plan = Plan::default();
-    plan.keep(view.tail_within(budget_tokens)..view.len() as u64);
-    SeenContext::new(&plan.project(view))
-}
-
 impl StepMeter {
-    fn row(self, budget_tokens: u64, run: RunMeter) -> RecordingRow {
+    fn row(self) -> RecordingRow {
         RecordingRow {
-            budget_tokens,
             derivable_percent: percent(self.derived as f64, self.derivable as f64),
             derivable: self.derivable,
             needed_percent: percent(self.needed_share, self.needed_turns as f64),
             needed_turns: self.needed_turns,
-            reread_percent: percent(self.rereads as f64, self.changes as f64),
-            run: run.totals(),
+            reread_percent: (self.edits > 0)
+                .then(|| percent(self.rereads as f64, self.edits as f64)),
+            edits: self.edits,
             ..RecordingRow::default()
         }
     }
@@ -207,11 +287,11 @@ impl StepMeter {
         if entry.is_user_message() {
             self.pending_prompt = Some(entry.id().to_owned());
         }
-        self.note_reads(entry);
+        self.note_contents(entry);
         self.seen_names.extend(identifiers::in_entry(entry));
     }
 
-    /// An edit of a file needs the content that was read before.
+    /// An edit of a file needs the content that was read or written before.
     fn count_changes(&mut self, entry: &Entry<'_>, seen: &SeenContext) {
         for call in entry.tool_calls() {
             let Some(path) =
@@ -220,24 +300,26 @@ impl StepMeter {
             else {
                 continue;
             };
-            let Some(Some(result)) = self.reads.get(&path) else { continue };
-            self.changes += 1;
-            self.rereads += u64::from(!seen.whole.contains(result));
+            let Some(content) = self.contents.get(&path) else { continue };
+            self.edits += 1;
+            self.rereads += u64::from(!seen.whole.contains(content));
         }
     }
 
-    fn note_reads(&mut self, entry: &Entry<'_>) {
+    fn note_contents(&mut self, entry: &Entry<'_>) {
         for call in entry.tool_calls() {
-            if let Some(path) =
-                call.string_argument(&PATHS).filter(|_| call.name.to_lowercase().contains("read"))
-            {
+            let Some(path) = call.string_argument(&PATHS) else { continue };
+            let name = call.name.to_lowercase();
+            if name.contains("read") {
                 self.open_reads.insert(call.id.to_string(), path);
+            } else if name.contains("write") {
+                self.contents.insert(path, entry.id().to_owned());
             }
         }
         if let Some(result) = entry.tool_result()
             && let Some(path) = self.open_reads.remove(result.call_id.as_ref())
         {
-            self.reads.insert(path, Some(entry.id().to_owned()));
+            self.contents.insert(path, entry.id().to_owned());
         }
     }
 }

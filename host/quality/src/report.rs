@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::verdict::Verdict;
+
 /// The results of all measurements.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct QualityReport {
@@ -9,34 +11,43 @@ pub struct QualityReport {
     pub evidence: Vec<EvidenceRow>,
     /// Identifiers of recorded sessions, by file, subject and budget.
     pub recordings: Vec<RecordingRow>,
+    /// Context utility of recorded sessions, by file, subject and budget.
+    pub utility: Vec<UtilityRow>,
     /// Rules over compactions, by subject.
     pub rules: Vec<RuleRow>,
+    /// What the figures say, in short.
+    pub verdicts: Vec<Verdict>,
 }
 
 impl QualityReport {
     /// The report without timings, so that two runs are equal.
     #[must_use]
     pub fn without_timings(mut self) -> QualityReport {
-        let evidence = self.evidence.iter_mut().filter_map(|row| row.run.as_mut());
-        for run in evidence.chain(self.recordings.iter_mut().map(|row| &mut row.run)) {
+        for run in self.evidence.iter_mut().map(|row| &mut row.run) {
+            (run.p50_us, run.p99_us) = (0, 0);
+        }
+        for run in self.recordings.iter_mut().map(|row| &mut row.run) {
             (run.p50_us, run.p99_us) = (0, 0);
         }
         self
     }
 
-    /// Requests over their budget, in all runs.
+    /// Requests of engines over their budget.
     pub fn overruns(&self) -> u64 {
-        self.runs().map(|run| run.overruns).sum()
+        self.engine_runs().map(|run| run.overruns).sum()
     }
 
-    /// Invariant violations of finished requests, in all runs.
+    /// Invariant violations of finished requests of engines.
     pub fn violations(&self) -> u64 {
-        self.runs().map(|run| run.violations).sum()
+        self.engine_runs().map(|run| run.violations).sum()
     }
 
-    fn runs(&self) -> impl Iterator<Item = &RunTotals> {
-        let evidence = self.evidence.iter().filter_map(|row| row.run.as_ref());
-        evidence.chain(self.recordings.iter().map(|row| &row.run))
+    /// The runs of engines; baselines know no invariants.
+    pub fn engine_runs(&self) -> impl Iterator<Item = &RunTotals> {
+        let evidence = self.evidence.iter().map(|row| (row.is_baseline, &row.run));
+        let recordings = self.recordings.iter().map(|row| (row.is_baseline, &row.run));
+        let runs = evidence.chain(recordings);
+        runs.filter(|(is_baseline, _)| !is_baseline).map(|(_, run)| run)
     }
 }
 
@@ -53,9 +64,20 @@ pub struct RunTotals {
     pub emergency_trims: u64,
     /// Used share of the budget, or of a smaller history, in percent.
     pub room_percent: f64,
+    /// Size of the largest history.
+    pub history_tokens: u64,
+    /// Size of all requests.
+    pub sent_tokens: u64,
+    /// Cost of all requests in uncached input tokens, with the unchanged prefix of each request read
+    /// from a cache and the rest written to it.
+    pub billed_tokens: u64,
     /// Share of each request that is an unchanged prefix of the next, in percent; `None` for single
     /// requests.
     pub stable_prefix_percent: Option<f64>,
+    /// Requests that were shaped a second time from the same input.
+    pub repeated: u64,
+    /// How many of them differ from the first time.
+    pub differing: u64,
     /// Time inside engines for a request, in microseconds: median and 99th percentile.
     pub p50_us: u64,
     /// See [`p50_us`](Self::p50_us).
@@ -71,6 +93,8 @@ pub struct EvidenceRow {
     pub file: String,
     /// Engine or baseline.
     pub subject: String,
+    /// Whether it is a baseline.
+    pub is_baseline: bool,
     /// Budget of a request, in tokens.
     pub budget_tokens: u64,
     /// Number of questions.
@@ -83,10 +107,13 @@ pub struct EvidenceRow {
     pub all_percent: f64,
     /// Mean share of evidence conversations among the five most shown ones, in percent.
     pub top5_percent: f64,
+    /// Questions with a replaced answer that show this answer and not the current one, in percent;
+    /// `None` without such questions.
+    pub stale_only_percent: Option<f64>,
     /// [`recall_percent`](Self::recall_percent) by category.
     pub by_category: Vec<(String, f64)>,
-    /// The run; `None` for a baseline.
-    pub run: Option<RunTotals>,
+    /// The run.
+    pub run: RunTotals,
 }
 
 /// Identifiers of one recording with one subject at one budget.
@@ -94,8 +121,10 @@ pub struct EvidenceRow {
 pub struct RecordingRow {
     /// Recording.
     pub file: String,
-    /// Engine.
+    /// Engine or baseline.
     pub subject: String,
+    /// Whether it is a baseline.
+    pub is_baseline: bool,
     /// Budget of a request, in tokens.
     pub budget_tokens: u64,
     /// Share of the known identifiers in the next calls' arguments that the context shows, in
@@ -108,10 +137,37 @@ pub struct RecordingRow {
     pub needed_percent: f64,
     /// Number of turns with such identifiers.
     pub needed_turns: u64,
-    /// Edits of a file whose earlier read is no longer shown, in percent.
-    pub reread_percent: f64,
+    /// Edits of a file whose newest content, read or written, is no longer shown whole, in percent;
+    /// `None` without such edits.
+    pub reread_percent: Option<f64>,
+    /// Number of edits of files that were read or written before.
+    pub edits: u64,
     /// The run.
     pub run: RunTotals,
+}
+
+/// How well the recorded answers of one recording are predicted with one subject at one budget.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct UtilityRow {
+    /// Recording.
+    pub file: String,
+    /// Engine or baseline.
+    pub subject: String,
+    /// Budget of a request, in tokens.
+    pub budget_tokens: u64,
+    /// Number of answers.
+    pub answers: u64,
+    /// Their tokens, as the model counts.
+    pub tokens: u64,
+    /// Negative log-probability of a token of the answers after the subject's context, in nats.
+    pub nats: f64,
+    /// The same after nothing.
+    pub nats_without: f64,
+    /// The same after the whole history.
+    pub nats_with_all: f64,
+    /// Place between both, from 0 (nothing) to 1 (the whole history); `None` if the whole history
+    /// helps no more than nothing.
+    pub utility: Option<f64>,
 }
 
 /// Rules of one subject.
@@ -135,4 +191,6 @@ pub struct RuleRow {
     pub replaced: u64,
     /// See [`replaced`](Self::replaced).
     pub stale: u64,
+    /// Replaced rules that are shown without the rule that replaced them.
+    pub stale_only: u64,
 }

@@ -68,15 +68,17 @@ pub async fn measure_rules(
         let played = play(&session, &path, specs, config).await;
         let (context, applied) =
             played.map_err(|source| QualityError::Engine { subject: name.clone(), source })?;
-        let shown =
-            |values: &[String]| values.iter().filter(|value| context.contains(*value)).count();
-        let kept = shown(&session.active);
+        let kept = session.active.iter().filter(|value| context.contains(*value)).count();
         row.applied += applied;
         row.rules += session.active.len() as u64;
         row.rules_kept += kept as u64;
         row.sessions_kept += u64::from(kept == session.active.len());
-        row.replaced += session.replaced.len() as u64;
-        row.stale += shown(&session.replaced) as u64;
+        let is_shown = |value: &String| context.contains(value);
+        for (old, new) in &session.replaced {
+            row.replaced += 1;
+            row.stale += u64::from(is_shown(old));
+            row.stale_only += u64::from(is_shown(old) && !is_shown(new));
+        }
         on_progress(1);
     }
     Ok(Some(row))

@@ -12,8 +12,8 @@ pub(crate) struct RuleSession {
     pub(crate) rounds: Vec<Vec<(bool, String)>>,
     /// Values of the rules that are active at the end.
     pub(crate) active: Vec<String>,
-    /// Values that were replaced.
-    pub(crate) replaced: Vec<String>,
+    /// Values that were replaced, each with the value that replaced it.
+    pub(crate) replaced: Vec<(String, String)>,
 }
 
 /// The topic of a rule, with sentences that set and change it. `{}` is its value.
@@ -163,7 +163,8 @@ pub(crate) fn generate(seed: u64, compactions: usize, round_tokens: usize) -> Ru
             if round == 0 {
                 rules.push(rule(&mut rng, &topic.first, current));
             } else if is_changed {
-                session.replaced.push(std::mem::replace(current, value(&mut rng)));
+                let old = std::mem::replace(current, value(&mut rng));
+                session.replaced.push((old, current.clone()));
                 rules.push(rule(&mut rng, &topic.change, current));
             }
         }
@@ -231,6 +232,9 @@ mod tests {
         assert_ne!(one.rounds, generate(8, 5, 500).rounds);
         assert_eq!((one.rounds.len(), one.active.len(), one.replaced.len()), (6, 5, 2));
         let all: String = one.rounds.iter().flatten().map(|(_, text)| text.as_str()).collect();
-        assert!(one.active.iter().chain(&one.replaced).all(|value| all.contains(value)));
+        assert!(one.active.iter().all(|value| all.contains(value)));
+        assert!(
+            one.replaced.iter().all(|(old, new)| all.contains(old) && one.active.contains(new))
+        );
     }
 }

@@ -28,7 +28,7 @@ async fn recall_percent(name: &str, questions: &[LabelledQuestion], budget_token
     let subject = BenchSubject::parse(name, &config).unwrap();
     let rows = measure_evidence("f", questions, &subject, &[budget_tokens], &config, |_| ()).await;
     let row = rows.unwrap().remove(0);
-    assert!(row.run.is_none_or(|run| run.overruns == 0 && run.violations == 0));
+    assert_eq!((row.run.overruns, row.run.violations, row.run.differing), (0, 0, 0), "{name}");
     row.recall_percent
 }
 

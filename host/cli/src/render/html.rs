@@ -1,13 +1,16 @@
-//! Renders a report as one HTML page that loads nothing and works without scripts.
+//! Renders reports as HTML pages that load nothing and work without scripts.
 
 use ctxhost_agent::replay::report::{EngineRun, ReplayReport};
 
 use super::format::{format_count, group_digits, one_line};
 use markup::HtmlWriter;
+pub(crate) use quality::quality_page;
 
+mod budget_chart;
 mod cards;
 mod curve;
 mod markup;
+mod quality;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -15,19 +18,10 @@ mod tests;
 const STYLE: &str = include_str!("html/page.css");
 const SCRIPT: &str = include_str!("html/page.js");
 
-/// The whole page.
+/// The page of a replay.
 pub(crate) fn page(report: &ReplayReport) -> String {
     let mut page = HtmlWriter::default();
-    page.raw("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n")
-        .raw("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n")
-        // The page loads nothing, and the browser enforces it.
-        .raw("<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; ")
-        .raw("style-src 'unsafe-inline'; script-src 'unsafe-inline'\">\n")
-        .raw("<meta name=\"color-scheme\" content=\"light dark\">\n<title>")
-        .text(one_line(&report.session.name))
-        .raw(" – ctxhost replay</title>\n<style>\n")
-        .raw(STYLE)
-        .raw("</style>\n</head>\n<body>\n<main>\n");
+    begin(&mut page, &report.session.name, "ctxhost replay");
     head(&mut page, report);
     verdict(&mut page, &report.runs);
     problems(&mut page, report);
@@ -36,8 +30,35 @@ pub(crate) fn page(report: &ReplayReport) -> String {
     tables::compactions(&mut page, &report.runs);
     tables::dropped(&mut page, &report.runs);
     tables::turns(&mut page, &report.runs);
-    page.raw("<footer>Figures are tokens as entries are counted, without margin. ")
-        .raw("The session itself is unchanged. Made by ctxhost ")
+    let note = "Figures are tokens as entries are counted, without margin. The session itself is unchanged.";
+    end(page, note)
+}
+
+/// The head of every page, up to its first element.
+fn begin(page: &mut HtmlWriter, title: &str, kind: &'static str) {
+    page.raw("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n")
+        .raw("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n")
+        // The page loads nothing, and the browser enforces it.
+        .raw("<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; ")
+        .raw("style-src 'unsafe-inline'; script-src 'unsafe-inline'\">\n")
+        .raw("<meta name=\"color-scheme\" content=\"light dark\">\n<title>")
+        .text(one_line(title))
+        .raw(" – ")
+        .raw(kind)
+        .raw("</title>\n<style>\n")
+        .raw(STYLE)
+        .raw("</style>\n</head>\n<body>\n<main>\n<header>\n<p class=\"kicker\">")
+        .raw(kind)
+        .raw("</p>\n<h1>")
+        .text(one_line(title))
+        .raw("</h1>\n");
+}
+
+/// The end of every page, with a note on its figures.
+fn end(mut page: HtmlWriter, note: &'static str) -> String {
+    page.raw("<footer>")
+        .raw(note)
+        .raw(" Made by ctxhost ")
         .text(env!("CARGO_PKG_VERSION"))
         .raw(", without network access.</footer>\n</main>\n<script>\n")
         .raw(SCRIPT)
@@ -47,9 +68,7 @@ pub(crate) fn page(report: &ReplayReport) -> String {
 
 fn head(page: &mut HtmlWriter, report: &ReplayReport) {
     let (session, window) = (&report.session, &report.window);
-    page.raw("<header>\n<p class=\"kicker\">ctxhost replay</p>\n<h1>")
-        .text(one_line(&session.name))
-        .raw("</h1>\n<dl class=\"facts\">\n");
+    page.raw("<dl class=\"facts\">\n");
     fact(page, "Format", &one_line(&session.format));
     fact(page, "Entries", &group_digits(session.entries));
     fact(page, "Turns", &group_digits(session.turns));

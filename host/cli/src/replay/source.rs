@@ -56,7 +56,7 @@ impl SessionSource {
     }
 
     /// The name in reports: a file without its folders.
-    pub(super) fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         match self {
             SessionSource::File(path) => {
                 path.file_name().unwrap_or_default().to_string_lossy().into_owned()
@@ -66,7 +66,7 @@ impl SessionSource {
     }
 
     /// The path from which a config is searched; empty for a demo.
-    pub(super) fn config_anchor(&self) -> PathBuf {
+    pub(crate) fn config_anchor(&self) -> PathBuf {
         match self {
             SessionSource::File(path) => path.clone(),
             SessionSource::Demo(_) => PathBuf::new(),

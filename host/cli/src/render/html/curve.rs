@@ -231,12 +231,12 @@ pub(super) fn run_class(index: usize) -> &'static str {
     HUES.get(index % HUES.len()).copied().unwrap_or("h0")
 }
 
-fn css_percent(percent: f64) -> String {
+pub(super) fn css_percent(percent: f64) -> String {
     format!("{percent:.3}%")
 }
 
 /// `15k`, `1.5M`: short axis labels.
-fn short(tokens: f64) -> String {
+pub(super) fn short(tokens: f64) -> String {
     match tokens {
         ..1_000.0 => format!("{tokens}"),
         ..1_000_000.0 => format!("{}k", tokens / 1_000.0),

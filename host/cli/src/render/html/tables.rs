@@ -10,7 +10,7 @@ use super::curve::run_class;
 use super::markup::HtmlWriter;
 
 /// Name of a column, and whether it holds numbers.
-type HtmlColumn = (&'static str, bool);
+pub(super) type HtmlColumn = (&'static str, bool);
 
 /// Every attempted compaction.
 pub(super) fn compactions(page: &mut HtmlWriter, runs: &[EngineRun]) {
@@ -203,9 +203,10 @@ fn open(page: &mut HtmlWriter, (title, id): (&'static str, &'static str), lead: 
     page.text(lead).raw("</p>\n");
 }
 
-fn table(page: &mut HtmlWriter, caption: &'static str, columns: &[HtmlColumn]) {
-    page.raw("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"").raw(caption);
-    page.raw("\"><table><caption>").raw(caption).raw("</caption>\n<thead><tr>");
+/// The head of a table, up to its first row.
+pub(super) fn table(page: &mut HtmlWriter, caption: &str, columns: &[HtmlColumn]) {
+    page.raw("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"").text(caption);
+    page.raw("\"><table><caption>").text(caption).raw("</caption>\n<thead><tr>");
     for (name, is_number) in columns {
         page.raw(if *is_number { "<th scope=\"col\" class=\"n\">" } else { "<th scope=\"col\">" });
         page.raw(name).raw("</th>");

@@ -1,0 +1,236 @@
+//! What the figures say in short: the best subject of each aspect, by file and budget.
+
+use serde::Serialize;
+
+use crate::report::{QualityReport, RunTotals};
+
+/// What a verdict is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum VerdictAspect {
+    /// The whole history fits, so no engine is needed. The value is its size in tokens.
+    KeepWhole,
+    /// Most evidence shown, in percent.
+    MostEvidence,
+    /// Most identifiers of the next step shown, in percent.
+    MostIdentifiers,
+    /// Best predicted answers, from 0 to 1.
+    BestUtility,
+    /// Fewest billed tokens for a request.
+    Cheapest,
+    /// Most stable prefix, in percent.
+    StablestPrefix,
+    /// Most rules shown after compactions, in percent.
+    MostRules,
+}
+
+/// The best subjects of one aspect.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Verdict {
+    /// Data set or recording; empty for generated sessions.
+    pub file: String,
+    /// Aspect.
+    pub aspect: VerdictAspect,
+    /// Budget of a request, in tokens; 0 for generated sessions.
+    pub budget_tokens: u64,
+    /// The subjects with the best value.
+    pub subjects: Vec<String>,
+    /// Their value.
+    pub value: f64,
+}
+
+/// One figure of one subject.
+struct Figure<'a> {
+    file: &'a str,
+    subject: &'a str,
+    aspect: VerdictAspect,
+    budget_tokens: u64,
+    value: f64,
+}
+
+impl QualityReport {
+    /// Fills [`verdicts`](Self::verdicts).
+    #[must_use]
+    pub fn judge(mut self) -> QualityReport {
+        let mut verdicts: Vec<Verdict> = Vec::new();
+        for figure in self.figures() {
+            let place = verdicts.iter_mut().find(|verdict| {
+                (verdict.file.as_str(), verdict.aspect, verdict.budget_tokens)
+                    == (figure.file, figure.aspect, figure.budget_tokens)
+            });
+            match place {
+                None => verdicts.push(Verdict {
+                    file: figure.file.to_owned(),
+                    aspect: figure.aspect,
+                    budget_tokens: figure.budget_tokens,
+                    subjects: vec![figure.subject.to_owned()],
+                    value: figure.value,
+                }),
+                Some(best) => best.challenge(&figure),
+            }
+        }
+        verdicts.sort_by_key(|verdict| (verdict.file.clone(), verdict.aspect as u8));
+        self.verdicts = verdicts;
+        self
+    }
+
+    /// The figures of all subjects that kept their budget.
+    fn figures(&self) -> Vec<Figure<'_>> {
+        let mut figures = Vec::new();
+        for row in &self.evidence {
+            let figure = |aspect, value| Figure {
+                file: &row.file,
+                subject: &row.subject,
+                aspect,
+                budget_tokens: row.budget_tokens,
+                value,
+            };
+            match verdict_of(&row.run, row.budget_tokens) {
+                Fit::Whole(tokens) => figures.push(figure(VerdictAspect::KeepWhole, tokens)),
+                Fit::Budget => {
+                    figures.push(figure(VerdictAspect::MostEvidence, row.recall_percent));
+                }
+                Fit::Neither => {}
+            }
+        }
+        for row in &self.recordings {
+            let figure = |aspect, value| Figure {
+                file: &row.file,
+                subject: &row.subject,
+                aspect,
+                budget_tokens: row.budget_tokens,
+                value,
+            };
+            match verdict_of(&row.run, row.budget_tokens) {
+                Fit::Whole(tokens) => figures.push(figure(VerdictAspect::KeepWhole, tokens)),
+                Fit::Budget => {
+                    figures.push(figure(VerdictAspect::MostIdentifiers, row.derivable_percent));
+                    let cost = row.run.billed_tokens as f64 / row.run.requests.max(1) as f64;
+                    figures.push(figure(VerdictAspect::Cheapest, cost.round()));
+                    if let Some(prefix) = row.run.stable_prefix_percent {
+                        figures.push(figure(VerdictAspect::StablestPrefix, prefix));
+                    }
+                }
+                Fit::Neither => {}
+            }
+        }
+        figures.extend(self.utility.iter().filter_map(|row| {
+            Some(Figure {
+                file: &row.file,
+                subject: &row.subject,
+                aspect: VerdictAspect::BestUtility,
+                budget_tokens: row.budget_tokens,
+                value: row.utility?,
+            })
+        }));
+        figures.extend(self.rules.iter().map(|row| Figure {
+            file: "",
+            subject: &row.subject,
+            aspect: VerdictAspect::MostRules,
+            budget_tokens: 0,
+            value: crate::context::percent(row.rules_kept as f64, row.rules as f64),
+        }));
+        figures
+    }
+}
+
+/// Whether a run is comparable.
+enum Fit {
+    /// The largest history of the file fits; its size in tokens.
+    Whole(f64),
+    /// Every request fits.
+    Budget,
+    Neither,
+}
+
+fn verdict_of(run: &RunTotals, budget_tokens: u64) -> Fit {
+    match () {
+        () if run.history_tokens <= budget_tokens => Fit::Whole(run.history_tokens as f64),
+        () if run.overruns + run.violations == 0 => Fit::Budget,
+        () => Fit::Neither,
+    }
+}
+
+impl Verdict {
+    /// Replaces the best subject by a better one, or adds an equal one.
+    fn challenge(&mut self, figure: &Figure<'_>) {
+        let better = match self.aspect {
+            // Every subject states the size of the history; none competes.
+            VerdictAspect::KeepWhole => return,
+            VerdictAspect::Cheapest => self.value - figure.value,
+            _ => figure.value - self.value,
+        };
+        if better > 0.0 {
+            self.subjects.clear();
+            self.value = figure.value;
+        }
+        if better >= 0.0 {
+            self.subjects.push(figure.subject.to_owned());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::{EvidenceRow, RecordingRow};
+
+    fn evidence(
+        subject: &str,
+        budget_tokens: u64,
+        recall_percent: f64,
+        overruns: u64,
+    ) -> EvidenceRow {
+        let run = RunTotals { history_tokens: 9_000, overruns, ..RunTotals::default() };
+        let (file, subject) = ("f".to_owned(), subject.to_owned());
+        EvidenceRow { file, subject, budget_tokens, recall_percent, run, ..EvidenceRow::default() }
+    }
+
+    #[test]
+    fn the_best_subject_that_keeps_its_budget_wins() {
+        let report = QualityReport {
+            evidence: vec![
+                evidence("recall", 4_000, 90.0, 0),
+                evidence("bm25", 4_000, 80.0, 0),
+                evidence("whole", 4_000, 100.0, 3),
+                evidence("recall", 16_000, 100.0, 0),
+            ],
+            ..QualityReport::default()
+        };
+        let verdicts = report.judge().verdicts;
+        let shown: Vec<_> = verdicts
+            .iter()
+            .map(|verdict| (verdict.aspect, verdict.budget_tokens, verdict.subjects.join(",")))
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                (VerdictAspect::KeepWhole, 16_000, "recall".to_owned()),
+                (VerdictAspect::MostEvidence, 4_000, "recall".to_owned()),
+            ]
+        );
+    }
+
+    #[test]
+    fn equal_subjects_share_a_verdict_and_fewer_tokens_win() {
+        let row = |subject: &str, billed_tokens| RecordingRow {
+            subject: subject.to_owned(),
+            budget_tokens: 10,
+            derivable_percent: 50.0,
+            run: RunTotals {
+                requests: 1,
+                history_tokens: 99,
+                billed_tokens,
+                ..RunTotals::default()
+            },
+            ..RecordingRow::default()
+        };
+        let recordings = vec![row("a", 30), row("b", 20)];
+        let verdicts = QualityReport { recordings, ..QualityReport::default() }.judge().verdicts;
+        assert_eq!(verdicts[0].subjects, ["a", "b"]);
+        assert_eq!(
+            (verdicts[1].aspect, &verdicts[1].subjects[..]),
+            (VerdictAspect::Cheapest, &["b".to_owned()][..])
+        );
+    }
+}
