@@ -28,7 +28,7 @@ use crate::event::EventKind;
 use crate::event_bus::EventBus;
 use crate::reload::engine_selection::EngineSelection;
 use ctxhost_config::SwapSettings;
-use ctxhost_engine::{ActiveEngine, EngineSource, EngineSpec, Isolation};
+use ctxhost_engine::{ActiveEngine, EngineSource, EngineSpec, Isolation, TrialFailure};
 
 /// An engine that replaced another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,6 +78,29 @@ struct StandbyEngine {
     engine: Arc<ActiveEngine>,
 }
 
+impl EngineSlots {
+    /// Restores the predecessors of engines that failed their trial; the caller reports them.
+    #[must_use]
+    fn apply_rollbacks(&mut self) -> Vec<EngineRollback> {
+        let mut rollbacks = Vec::new();
+        // A loop: the predecessor may have been on trial itself when it was replaced.
+        while let Some(failure) = self.current.trial_failure().cloned() {
+            let failed = std::mem::replace(&mut self.current, failure.previous.clone());
+            self.standby.take_if(|standby| Arc::ptr_eq(&standby.engine, &failure.previous));
+            self.applied = None;
+            rollbacks.push(EngineRollback { failed, failure });
+        }
+        rollbacks
+    }
+}
+
+/// An engine that failed its trial, and the failure.
+#[derive(Debug)]
+struct EngineRollback {
+    failed: Arc<ActiveEngine>,
+    failure: TrialFailure,
+}
+
 /// The libraries that this runtime has loaded. Libraries are never unloaded.
 #[derive(Debug, Default)]
 struct LibraryCounts {
@@ -122,9 +145,13 @@ impl EngineManager {
             return slots.current.clone();
         }
         drop(slots);
-        let mut slots = self.write();
-        self.apply_rollbacks(&mut slots);
-        slots.current.clone()
+        let (current, rollbacks) = {
+            let mut slots = self.write();
+            let rollbacks = slots.apply_rollbacks();
+            (slots.current.clone(), rollbacks)
+        };
+        self.report_rollbacks(rollbacks);
+        current
     }
 
     /// Excludes other changes of the engine until the guard is dropped.
@@ -158,7 +185,7 @@ impl EngineManager {
         // Ends the trial of the engine that leaves, before its standby is dropped: no request may roll back to a
         // predecessor that is being drained. A trial that was lost before this point is applied first.
         slots.current.end_trial();
-        self.apply_rollbacks(&mut slots);
+        let rollbacks = slots.apply_rollbacks();
         let previous = std::mem::replace(&mut slots.current, new.clone());
         if applied.is_some() {
             slots.applied = applied;
@@ -168,6 +195,7 @@ impl EngineManager {
         let outdated = slots.standby.replace(standby);
         new.begin_trial(previous.clone(), self.state.settings.trial_requests);
         drop(slots);
+        self.report_rollbacks(rollbacks);
         if let Some(outdated) = outdated {
             self.drain(outdated.engine);
         }
@@ -180,7 +208,6 @@ impl EngineManager {
             previous_version = previous.version,
             "engine replaced"
         );
-        // Emitted after the lock is released: a listener may ask for the current engine.
         let generation = self.generation();
         let change = EngineChange { engine: engine.id, previous: previous.id, generation };
         let EngineChange { engine, previous, generation } = change.clone();
@@ -188,13 +215,9 @@ impl EngineManager {
         change
     }
 
-    /// Restores the predecessor of an engine that failed its trial.
-    fn apply_rollbacks(&self, slots: &mut EngineSlots) {
-        // A loop: the predecessor may have been on trial itself when it was replaced.
-        while let Some(failure) = slots.current.trial_failure().cloned() {
-            let failed = std::mem::replace(&mut slots.current, failure.previous.clone());
-            slots.standby.take_if(|standby| Arc::ptr_eq(&standby.engine, &failure.previous));
-            slots.applied = None;
+    /// Reports failed trials and drains their engines. Called without the lock: a listener may ask for the engine.
+    fn report_rollbacks(&self, rollbacks: Vec<EngineRollback>) {
+        for EngineRollback { failed, failure } in rollbacks {
             let (operation, reason) = (&failure.record.operation, &failure.record.reason);
             self.emit(EventKind::EngineRolledBack {
                 engine: failed.configured_id(),
@@ -216,9 +239,10 @@ impl EngineManager {
             if slots.standby.as_ref().is_some_and(|standby| standby.number == number) {
                 slots.current.end_trial();
             }
-            manager.apply_rollbacks(&mut slots);
+            let rollbacks = slots.apply_rollbacks();
             let standby = slots.standby.take_if(|standby| standby.number == number);
             drop(slots);
+            manager.report_rollbacks(rollbacks);
             if let Some(standby) = standby {
                 manager.drain(standby.engine);
             }
@@ -233,13 +257,14 @@ impl EngineManager {
 
     /// Disposes of every engine at shutdown, except those being drained: their drain disposes of them.
     pub(crate) async fn dispose(&self) {
-        let engines = {
+        let (engines, rollbacks) = {
             let mut slots = self.write();
-            self.apply_rollbacks(&mut slots);
+            let rollbacks = slots.apply_rollbacks();
             let standby = slots.standby.take().map(|standby| standby.engine);
             let canary = slots.canary.as_ref().map(ActiveCanary::engine);
-            [Some(slots.current.clone()), standby, canary]
+            ([Some(slots.current.clone()), standby, canary], rollbacks)
         };
+        self.report_rollbacks(rollbacks);
         for engine in engines.into_iter().flatten() {
             engine.dispose().await;
         }
@@ -259,9 +284,10 @@ impl EngineManager {
         counts.bytes += bytes;
         let is_over_limit = counts.libraries > settings.generations_hint
             || counts.bytes > settings.loaded_hint_bytes;
-        if is_over_limit && !counts.is_reported {
-            counts.is_reported = true;
-            let (libraries, mib) = (counts.libraries, counts.bytes / MIB);
+        let is_new = is_over_limit && !std::mem::replace(&mut counts.is_reported, is_over_limit);
+        let (libraries, mib) = (counts.libraries, counts.bytes / MIB);
+        drop(counts);
+        if is_new {
             tracing::warn!(
                 libraries,
                 mib,

@@ -9,19 +9,21 @@ use super::event::{EventKind, RuntimeEvent};
 /// Events that the channel keeps for a slow subscriber.
 const CHANNEL_CAPACITY: usize = 1_024;
 
-/// Called for every event. The emitter waits for it, so it must return quickly.
+/// Called for every event, on the emitter's thread and without a lock of the event bus. The emitter waits for it, so it
+/// must return quickly.
 pub type EventListener = Arc<dyn Fn(&RuntimeEvent) + Send + Sync>;
 
 /// Delivers events. Clones share their listeners.
 #[derive(Clone)]
 pub(super) struct EventBus {
     channel: broadcast::Sender<RuntimeEvent>,
-    listeners: Arc<RwLock<Vec<EventListener>>>,
+    listeners: Arc<RwLock<Arc<[EventListener]>>>,
 }
 
 impl EventBus {
     pub(super) fn new() -> EventBus {
-        EventBus { channel: broadcast::Sender::new(CHANNEL_CAPACITY), listeners: Arc::default() }
+        let listeners = Arc::new(RwLock::new(Arc::from([])));
+        EventBus { channel: broadcast::Sender::new(CHANNEL_CAPACITY), listeners }
     }
 
     /// A receiver of all events from now on.
@@ -31,13 +33,16 @@ impl EventBus {
 
     /// Adds a listener for all events from now on.
     pub(super) fn add_listener(&self, listener: EventListener) {
-        self.listeners.write().unwrap_or_else(PoisonError::into_inner).push(listener);
+        let mut listeners = self.listeners.write().unwrap_or_else(PoisonError::into_inner);
+        *listeners = listeners.iter().cloned().chain([listener]).collect();
     }
 
     /// Delivers an event.
     pub(super) fn emit(&self, session: impl Into<Arc<str>>, kind: EventKind) {
         let event = RuntimeEvent { session: session.into(), kind };
-        for listener in self.listeners.read().unwrap_or_else(PoisonError::into_inner).iter() {
+        // Copied: a listener may add another one.
+        let listeners = self.listeners.read().unwrap_or_else(PoisonError::into_inner).clone();
+        for listener in &*listeners {
             listener(&event);
         }
         // Checked first: a send locks the channel, and every part of a streamed answer is an event.

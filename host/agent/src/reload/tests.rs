@@ -272,6 +272,40 @@ async fn an_engine_that_panics_on_trial_is_rolled_back() {
     agent.runtime.shutdown().await;
 }
 
+/// Runs on a thread of its own, so that a listener that waits for a lock of its emitter fails the test instead of
+/// hanging it.
+#[test]
+fn a_listener_may_ask_for_the_engine() {
+    let (sender, names) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let asked = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        sender.send(asked.block_on(names_of_engine_events())).unwrap();
+    });
+    let names = names.recv_timeout(Duration::from_secs(30)).expect("a listener hangs");
+    assert_eq!(names, ["changed", "rolled back"]);
+}
+
+/// What a listener hears that asks for the engine and adds a listener in each event.
+async fn names_of_engine_events() -> Vec<&'static str> {
+    let agent = TestAgent::begin("", CountingEngine::spec("asked-1", "")).await;
+    let (runtime, names) = (agent.runtime.clone(), Arc::new(Mutex::new(Vec::new())));
+    let record = names.clone();
+    agent.runtime.add_listener(Arc::new(move |event: &RuntimeEvent| {
+        let name = match &event.kind {
+            EventKind::EngineChanged { .. } => "changed",
+            EventKind::EngineRolledBack { .. } => "rolled back",
+            _ => return,
+        };
+        runtime.engine();
+        runtime.add_listener(Arc::new(|_| ()));
+        record.lock().unwrap().push(name);
+    }));
+    agent.replace(&CountingEngine::spec("asked-2", "panic")).await;
+    agent.send().await;
+    agent.runtime.engine();
+    names.lock().unwrap().clone()
+}
+
 #[tokio::test]
 async fn an_engine_whose_first_plan_is_rejected_is_rolled_back() {
     let mut agent = TestAgent::begin("", CountingEngine::spec("valid", "")).await;

@@ -40,7 +40,10 @@ impl RuntimeState {
         for (id, cell) in sessions {
             // A session in use is skipped: every append checks the file as well.
             let Ok(mut active) = cell.active.try_lock() else { continue };
-            match active.context.session_mut().check_file() {
+            let check = active.context.session_mut().check_file();
+            // Released first: a listener may read the session.
+            drop(active);
+            match check {
                 FileCheck::Intact => {}
                 FileCheck::Recreated { path } => {
                     self.emit(id.as_str(), EventKind::SessionFileRecreated { path });
