@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::config::{find_config_file, relative_to_cwd};
 use super::engine_open::{self, open_error};
 use super::error::CliError;
+use super::locked;
 use super::output::Output;
 use super::render::format::group_digits;
 use ctxhost_agent::OfflineOptions;
@@ -90,18 +91,24 @@ pub(super) fn find_config(
     output: &mut Output,
 ) -> Result<Config, CliError> {
     if let Some(path) = given {
-        return Ok(Config::load(path)?);
+        return load_checked(path);
     }
     let beside = || Config::discover(session.canonicalize().ok()?.parent()?).map(relative_to_cwd);
     match find_config_file().or_else(beside) {
         Some(path) => {
             // Printed because the file can differ from what the user expects, see above.
             output.note(&format!("config {}", path.display()));
-            Ok(Config::load(path)?)
+            load_checked(&path)
         }
         // No config is normal: the defaults are a working host.
         None => Ok(Config::default()),
     }
+}
+
+fn load_checked(path: &Path) -> Result<Config, CliError> {
+    let config = locked::with_lock(Config::load(path)?);
+    locked::check_engines(&config)?;
+    Ok(config)
 }
 
 /// The engine that was named, checked; else the active engine, with a note if it is not the

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::conformance::Conformance;
 use super::signature::{Signature, SignatureError, TrustedKeys};
-use ctxhost_engine::{EngineFile, LoadError, inspect};
+use ctxhost_engine::{EngineFile, LoadError, inspect, inspect_pinned};
 
 /// Why a package cannot be installed.
 #[derive(Debug, thiserror::Error)]
@@ -79,10 +79,30 @@ impl EnginePackage {
     /// [`PackageError`]. An invalid signature is an error even where none is required.
     pub fn open(path: &Path, keys: &TrustedKeys) -> Result<EnginePackage, PackageError> {
         let library = if path.is_dir() { library_in(path)? } else { path.to_owned() };
-        let file = inspect(&library)?;
+        EnginePackage::read(inspect(&library)?, path, keys)
+    }
+
+    /// Reads a library that must have these bytes (SHA-256 in hex).
+    ///
+    /// # Errors
+    ///
+    /// As [`EnginePackage::open`].
+    pub fn open_pinned(
+        library: &Path,
+        sha256: &str,
+        keys: &TrustedKeys,
+    ) -> Result<EnginePackage, PackageError> {
+        EnginePackage::read(inspect_pinned(library, Some(sha256))?, library, keys)
+    }
+
+    fn read(
+        file: EngineFile,
+        named: &Path,
+        keys: &TrustedKeys,
+    ) -> Result<EnginePackage, PackageError> {
         let signature = keys.check(&file.path, file.image())?;
         // The working directory and the folder that was named.
-        let folders = [Path::new("."), path];
+        let folders = [Path::new("."), named];
         let conformance = Conformance::find(&file.path, &file.sha256, &folders);
         Ok(EnginePackage { file, signature, conformance })
     }
