@@ -1,5 +1,6 @@
 //! The folder of installed engines: one for each project, private to its owner.
 
+use std::env::consts::DLL_SUFFIX;
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -74,7 +75,7 @@ impl InstallFolder {
     /// The path of an engine's file in this folder. Builds have different paths.
     pub fn file_path(&self, id: &str, sha256: &str) -> PathBuf {
         let digits = sha256.get(..NAME_DIGITS).unwrap_or_default().to_ascii_lowercase();
-        self.path.join(format!("{id}-{digits}.so"))
+        self.path.join(format!("{id}-{digits}{DLL_SUFFIX}"))
     }
 
     /// Fails if the folder is not below a project (canonical), links included: a checkout may bring

@@ -1,5 +1,6 @@
 //! An engine to install: a library, or a folder that contains one.
 
+use std::env::consts::{DLL_EXTENSION, DLL_PREFIX, DLL_SUFFIX};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -161,7 +162,7 @@ fn cargo_library(folder: &Path, manifest: &Path) -> Result<PathBuf, PackageError
     let name_of = |target: Option<CargoTarget>| target.and_then(|target| target.name);
     let name = name_of(read.lib).or_else(|| name_of(read.package)).ok_or_else(no_package)?;
     // Cargo replaces hyphens in the names of libraries.
-    let library = format!("lib{}.so", name.replace('-', "_"));
+    let library = format!("{DLL_PREFIX}{}{DLL_SUFFIX}", name.replace('-', "_"));
     let named_target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     let whole = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
     // A member of a workspace is built into the target folder of the workspace.
@@ -179,7 +180,7 @@ fn only_library(folder: &Path) -> Result<PathBuf, PackageError> {
     let entries = std::fs::read_dir(folder).map_err(unreadable)?;
     let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
     let mut found: Vec<PathBuf> =
-        paths.filter(|path| path.extension().is_some_and(|end| end == "so")).collect();
+        paths.filter(|path| path.extension().is_some_and(|end| end == DLL_EXTENSION)).collect();
     match (found.pop(), found.len()) {
         (None, _) => Err(PackageError::NoLibrary { folder: folder.into() }),
         (Some(only), 0) => Ok(only),
