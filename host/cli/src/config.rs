@@ -48,7 +48,7 @@ impl ConfigCommand {
 pub(super) fn load_config(given: Option<&Path>) -> Result<Settings, CliError> {
     match given.map(Path::to_owned).or_else(find_config_file) {
         Some(path) => Ok(locked::with_lock(Settings::load(path)?)),
-        None => Ok(Settings::default()),
+        None => Ok(locked::with_lock(Settings::default())),
     }
 }
 

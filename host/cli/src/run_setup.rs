@@ -83,32 +83,37 @@ pub(super) fn add_workspace_rules(
     }
 }
 
-/// Finds the config of the current folder, else of the session's folder, so that a folder of
-/// recordings can have its own.
+/// [`find_session_config`] for a command that runs engines.
 pub(super) fn find_config(
     given: Option<&Path>,
     session: &Path,
     output: &mut Output,
 ) -> Result<Config, CliError> {
+    let config = find_session_config(given, session, output)?;
+    locked::check_engines(&config)?;
+    Ok(config)
+}
+
+/// Finds the config of the current folder, else of the session's folder, so that a folder of
+/// recordings can have its own.
+pub(super) fn find_session_config(
+    given: Option<&Path>,
+    session: &Path,
+    output: &mut Output,
+) -> Result<Config, CliError> {
     if let Some(path) = given {
-        return load_checked(path);
+        return Ok(locked::with_lock(Config::load(path)?));
     }
     let beside = || Config::discover(session.canonicalize().ok()?.parent()?).map(relative_to_cwd);
     match find_config_file().or_else(beside) {
         Some(path) => {
             // Printed because the file can differ from what the user expects, see above.
             output.note(&format!("config {}", path.display()));
-            load_checked(&path)
+            Ok(locked::with_lock(Config::load(path)?))
         }
         // No config is normal: the defaults are a working host.
-        None => Ok(Config::default()),
+        None => Ok(locked::with_lock(Config::default())),
     }
-}
-
-fn load_checked(path: &Path) -> Result<Config, CliError> {
-    let config = locked::with_lock(Config::load(path)?);
-    locked::check_engines(&config)?;
-    Ok(config)
 }
 
 /// The engine that was named, checked; else the active engine, with a note if it is not the

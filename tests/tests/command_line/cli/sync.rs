@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 
-use ctxhost_tests::chaos_library;
+use ctxhost_tests::{chaos_library, ctxhost};
 use ctxhost_trust::InstallFolder;
 use minisign::KeyPair;
 
@@ -224,6 +224,11 @@ fn a_locked_command_loads_what_the_lock_pins_and_nothing_else() {
     place.engine("other.so", b"other");
     place.done(&["replay", "demo:mixed", "--engine", "./other.so"]);
     place.refused(&["--locked", "replay", "demo:mixed", "--engine", "./other.so"], "does not pin");
+    let empty = tempfile::tempdir().unwrap();
+    let file = place.at("libchaos.so").display().to_string();
+    let mut command = ctxhost();
+    command.current_dir(empty.path()).args(["--locked", "replay", "demo:mixed", "--engine", &file]);
+    assert_eq!(command.output().unwrap().status.code(), Some(4), "without a config there is no pin");
     // An engine without an entry would be replaced by the bundled one.
     let config = place.config().replace("[plugins.entries.chaos]", "[plugins.entries.x]");
     fs::write(place.at("ctxhost.toml"), format!("plugins.slots.context_engine = \"y\"\n{config}"))
