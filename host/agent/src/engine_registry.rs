@@ -1,6 +1,7 @@
 //! The registry of engines: bundled, named in the config, or found in its engine folders.
 
 use std::collections::BTreeMap;
+use std::env::consts::{DLL_EXTENSION, DLL_SUFFIX};
 use std::path::{Path, PathBuf};
 
 use ctxhost_engine_api::border::EngineMetadata;
@@ -129,7 +130,7 @@ impl EngineRegistry {
     /// The spec to open for a name or the path of a library.
     pub fn spec(&self, config: &Config, name: &str) -> Result<EngineSpec, EngineRegistryError> {
         // Ids contain neither.
-        if name.contains('/') || name.ends_with(".so") {
+        if name.contains('/') || name.ends_with(DLL_SUFFIX) {
             let mut spec = file_spec(config, "", Path::new(name), serde_json::json!({}));
             // An engine named by path keeps the settings, restrictions and pin of its config entry. The pins of
             // ctxhost.lock do not apply: they are for the installed file, and the user chose this one.
@@ -256,7 +257,7 @@ fn libraries(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let paths = entries.map(|entry| entry.path());
     let mut found: Vec<_> =
-        paths.filter(|path| path.extension().is_some_and(|e| e == "so")).collect();
+        paths.filter(|path| path.extension().is_some_and(|e| e == DLL_EXTENSION)).collect();
     // The order of a folder differs between machines.
     found.sort();
     found

@@ -16,7 +16,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
             "store",
         ],
     ),
-    ("Choose an engine", &["engines", "use", "slot", "shadow", "install", "uninstall"]),
+    ("Choose an engine", &["engines", "use", "slot", "shadow", "install", "uninstall", "sync"]),
     ("Write an engine", &["new", "dev", "check"]),
     ("Set up", &["config", "completions", "man"]),
 ];

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use super::engine_open;
 use super::error::CliError;
+use super::locked;
 use super::output::Output;
 use super::render::grid::{Grid, GridColumn};
 use super::render::style::Tone;
@@ -46,8 +47,8 @@ impl ConfigCommand {
 /// Loads the config that was given, else the nearest one, else the defaults.
 pub(super) fn load_config(given: Option<&Path>) -> Result<Settings, CliError> {
     match given.map(Path::to_owned).or_else(find_config_file) {
-        Some(path) => Ok(Settings::load(path)?),
-        None => Ok(Settings::default()),
+        Some(path) => Ok(locked::with_lock(Settings::load(path)?)),
+        None => Ok(locked::with_lock(Settings::default())),
     }
 }
 
@@ -121,11 +122,14 @@ fn trust_line(settings: &Settings) -> String {
     let policy = engine_registry::file_policy(settings);
     match (policy.trust(), policy.lock()) {
         (TrustLevel::Any, _) => String::new(),
-        (TrustLevel::Pinned, None) => {
+        (TrustLevel::Pinned | TrustLevel::Locked, None) => {
             "ok  trust   pinned, but the lock file cannot be read\n".into()
         }
         (TrustLevel::Pinned, Some(lock)) => {
             format!("ok  trust   pinned, {} in {LOCK_NAME}\n", lock.pins().count())
+        }
+        (TrustLevel::Locked, Some(lock)) => {
+            format!("ok  trust   locked, {} in {LOCK_NAME}\n", lock.pins().count())
         }
     }
 }

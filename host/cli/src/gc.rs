@@ -32,7 +32,8 @@ impl GcArgs {
         config_path: Option<&Path>,
         output: &mut Output,
     ) -> Result<ExitCode, CliError> {
-        let config = run_setup::find_config(config_path, &std::env::current_dir()?, output)?;
+        let config =
+            run_setup::find_session_config(config_path, &std::env::current_dir()?, output)?;
         let retention = config.retention;
         let older_than = self.older_than.unwrap_or_else(|| days(retention.blob_days));
         // 0 disables the removal of sessions.

@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use super::error::CliError;
+use super::locked;
 use super::output::Output;
 use super::use_engine::config_target;
 use ctxhost_agent::engine_options::failure_log;
 use ctxhost_agent::installation::{EngineInstaller, InstalledEngine};
 use ctxhost_config::{Config, FILE_NAME};
 use ctxhost_engine::{FailureLog, Isolation, short_digest, split_ids, state_folder};
-use ctxhost_trust::{EnginePackage, LOCK_NAME, LockFile, Signature, TrustedKeys};
+use ctxhost_trust::{EnginePackage, LOCK_NAME, LockFile, Signature, TrustedKeys, named_path};
 
 /// Install an engine.
 ///
@@ -20,9 +21,10 @@ use ctxhost_trust::{EnginePackage, LOCK_NAME, LockFile, Signature, TrustedKeys};
 #[derive(Debug, clap::Args)]
 pub(super) struct InstallArgs {
     /// Library, folder of its crate after `cargo build --release` or of its Makefile after `make`,
-    /// or folder with one library, its report and its signature.
-    #[arg(value_name = "FILE|DIR")]
-    path: PathBuf,
+    /// or folder with one library, its report and its signature. ctxhost.lock records where it is
+    /// for `ctxhost sync`: a path below ctxhost.lock, or a file:/// URL of a shared folder.
+    #[arg(value_name = "FILE|DIR|URL")]
+    source: String,
     /// Do not ask for confirmation.
     #[arg(short, long)]
     yes: bool,
@@ -38,8 +40,8 @@ pub(super) struct UninstallArgs {
 }
 
 /// The files that an installation changes.
-struct InstallTarget {
-    config: PathBuf,
+pub(super) struct InstallTarget {
+    pub(super) config: PathBuf,
     settings: Config,
     state: PathBuf,
     failures: FailureLog,
@@ -51,14 +53,16 @@ impl InstallArgs {
         config_path: Option<&Path>,
         output: &mut Output,
     ) -> Result<ExitCode, CliError> {
+        locked::refuse_change("install")?;
         let target = InstallTarget::open(config_path)?;
+        let path = named_path(&self.source).map_err(|error| CliError::user(error.to_string()))?;
         let plugins = &target.settings.plugins;
         let keys = TrustedKeys::parse(&plugins.trusted_keys);
         let keys = keys.map_err(|error| CliError::user(error.to_string()))?;
         // Read once: the digest that is shown is of the bytes that get installed.
-        let package = EnginePackage::open(&self.path, &keys)?;
+        let package = EnginePackage::open(&path, &keys)?;
         let isolation = target.installation().isolation(&package.file)?;
-        output.print(&describe_package(&package, isolation, &target.config, &self.path)?)?;
+        output.print(&describe_package(&package, isolation, &target.config, &path)?)?;
         // After the description, so that the user sees which file was refused.
         if plugins.require_signature && package.signer().is_none() {
             let message = "not installed: plugins.require_signature requires a signature by one of \
@@ -70,7 +74,7 @@ impl InstallArgs {
             output.print("nothing was installed\n")?;
             return Ok(ExitCode::FAILURE);
         }
-        let installed = target.installation().install(&package)?;
+        let installed = target.installation().install(&package, &self.source)?;
         output.print(&describe_installed(&installed, &target, config_path))?;
         Ok(ExitCode::SUCCESS)
     }
@@ -82,6 +86,7 @@ impl UninstallArgs {
         config_path: Option<&Path>,
         output: &mut Output,
     ) -> Result<ExitCode, CliError> {
+        locked::refuse_change("uninstall")?;
         let target = InstallTarget::open(config_path)?;
         let pin = target.installation().uninstall(&self.engine)?;
         let digits = short_digest(&pin.sha256);
@@ -96,7 +101,7 @@ impl UninstallArgs {
 }
 
 impl InstallTarget {
-    fn open(config_path: Option<&Path>) -> Result<InstallTarget, CliError> {
+    pub(super) fn open(config_path: Option<&Path>) -> Result<InstallTarget, CliError> {
         let config = config_target(config_path);
         let settings = if config.exists() { Config::load(&config)? } else { Config::default() };
         let state = state_folder();
@@ -104,7 +109,7 @@ impl InstallTarget {
         Ok(InstallTarget { config, settings, state, failures })
     }
 
-    fn installation(&self) -> EngineInstaller<'_> {
+    pub(super) fn installation(&self) -> EngineInstaller<'_> {
         EngineInstaller { config: &self.config, state: &self.state, failure_log: &self.failures }
     }
 }
@@ -160,6 +165,12 @@ fn describe_installed(
 ) -> String {
     let id = &installed.pin.id;
     let mut text = format!("pinned in {LOCK_NAME}\n");
+    if installed.pin.source.is_none() {
+        text += &format!(
+            "no source recorded, since the file is not below {LOCK_NAME}: `ctxhost sync` of another \
+             checkout will not find it\n"
+        );
+    }
     if installed.config_changed {
         let name = target.config.file_name().unwrap_or(FILE_NAME.as_ref()).to_string_lossy();
         let is_new = if installed.config_created { " (new)" } else { "" };

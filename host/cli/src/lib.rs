@@ -26,6 +26,7 @@ mod fetch;
 mod fsck;
 mod gc;
 mod install;
+mod locked;
 mod log;
 mod new;
 mod output;
@@ -41,6 +42,7 @@ mod shadow;
 mod slot;
 mod statusline;
 mod store;
+mod sync;
 mod undo;
 mod use_engine;
 mod window;
@@ -68,6 +70,9 @@ struct CliArgs {
     /// that read a session then search from the session's folder upwards.
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Load no engine file that ctxhost.lock does not pin, and fail instead of using another engine.
+    #[arg(long, global = true)]
+    locked: bool,
     /// When to use colours.
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     color: ColorChoice,
@@ -103,6 +108,7 @@ enum Command {
     Engines(engines::EnginesCommand),
     Install(install::InstallArgs),
     Uninstall(install::UninstallArgs),
+    Sync(sync::SyncArgs),
     /// Check, explain or import the config file.
     #[command(subcommand)]
     Config(config::ConfigCommand),
@@ -132,6 +138,9 @@ pub fn run() -> ExitCode {
     if !arguments.command.starts_log() {
         log::start();
     }
+    if arguments.locked {
+        locked::request();
+    }
     let output = &mut Output::new(arguments.color);
     let config = arguments.config.as_deref();
     let outcome = match arguments.command {
@@ -156,6 +165,7 @@ pub fn run() -> ExitCode {
         Command::Engines(command) => command.run(config, output),
         Command::Install(command) => command.run(config, output),
         Command::Uninstall(command) => command.run(config, output),
+        Command::Sync(command) => command.run(config, output),
         Command::Config(command) => command.run(config, output),
         Command::Use(command) => command.run(config, output),
         Command::Slot(command) => command.run(config, output),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::config::{find_config_file, relative_to_cwd};
 use super::engine_open::{self, open_error};
 use super::error::CliError;
+use super::locked;
 use super::output::Output;
 use super::render::format::group_digits;
 use ctxhost_agent::OfflineOptions;
@@ -82,25 +83,36 @@ pub(super) fn add_workspace_rules(
     }
 }
 
-/// Finds the config of the current folder, else of the session's folder, so that a folder of
-/// recordings can have its own.
+/// [`find_session_config`] for a command that runs engines.
 pub(super) fn find_config(
     given: Option<&Path>,
     session: &Path,
     output: &mut Output,
 ) -> Result<Config, CliError> {
+    let config = find_session_config(given, session, output)?;
+    locked::check_engines(&config)?;
+    Ok(config)
+}
+
+/// Finds the config of the current folder, else of the session's folder, so that a folder of
+/// recordings can have its own.
+pub(super) fn find_session_config(
+    given: Option<&Path>,
+    session: &Path,
+    output: &mut Output,
+) -> Result<Config, CliError> {
     if let Some(path) = given {
-        return Ok(Config::load(path)?);
+        return Ok(locked::with_lock(Config::load(path)?));
     }
     let beside = || Config::discover(session.canonicalize().ok()?.parent()?).map(relative_to_cwd);
     match find_config_file().or_else(beside) {
         Some(path) => {
             // Printed because the file can differ from what the user expects, see above.
             output.note(&format!("config {}", path.display()));
-            Ok(Config::load(path)?)
+            Ok(locked::with_lock(Config::load(path)?))
         }
         // No config is normal: the defaults are a working host.
-        None => Ok(Config::default()),
+        None => Ok(locked::with_lock(Config::default())),
     }
 }
 

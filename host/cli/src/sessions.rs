@@ -43,7 +43,7 @@ impl SessionsCommand {
         output: &mut Output,
     ) -> Result<ExitCode, CliError> {
         let here = std::env::current_dir()?;
-        let config = run_setup::find_config(config_path, &here, output)?;
+        let config = run_setup::find_session_config(config_path, &here, output)?;
         // Opened only for PostgreSQL: listing files must work without a connection.
         let database = match config.store.kind {
             StoreKind::Files => None,

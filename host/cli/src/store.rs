@@ -34,7 +34,8 @@ impl StoreCommand {
         output: &mut Output,
     ) -> Result<ExitCode, CliError> {
         let StoreCommand::Migrate { to, from } = self;
-        let config = run_setup::find_config(config_path, &std::env::current_dir()?, output)?;
+        let config =
+            run_setup::find_session_config(config_path, &std::env::current_dir()?, output)?;
         let settings = settings(&config, to);
         let (found, newest) = migrate(&settings)?;
         output.print(&schema_line(&settings.schema, found, newest))?;

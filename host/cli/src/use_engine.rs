@@ -1,5 +1,6 @@
 //! `ctxhost use`: sets the active engine after loading it once.
 
+use std::env::consts::DLL_SUFFIX;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -105,7 +106,7 @@ fn trust_or_source(config: &Config, engine: &EngineInstance) -> String {
 
 /// Refuses a path: the slot holds an id, so that the engine's settings can be found by it.
 pub(super) fn refuse_path(engine: &str, config: &Path) -> Result<(), CliError> {
-    if !engine.contains('/') && !engine.ends_with(".so") {
+    if !engine.contains('/') && !engine.ends_with(DLL_SUFFIX) {
         return Ok(());
     }
     let message = format!("{engine:?} is a path; the slot needs an id");

@@ -11,6 +11,7 @@ use ctxhost_files::{FileAccess, replace_file};
 use toml_edit::{DocumentMut, Item, Table, TableLike, Value};
 
 use super::error::{ConfigDiagnostic, ConfigError};
+use super::json_schema::SCHEMA_LINE;
 use ctxhost_engine::{join_ids, split_ids};
 
 pub(super) mod entry;
@@ -90,7 +91,7 @@ fn set(path: &Path, written: &str, value: Value) -> Result<SlotEdit, ConfigError
         return Err(Box::new(ConfigDiagnostic::new(&name, text, message).with_help(help)).into());
     };
     let before = set_value(slots, "context_engine", value);
-    replace(path, &document.to_string())?;
+    replace(path, &text_of(&document, old_text.as_deref()))?;
     Ok(SlotEdit { path: path.to_owned(), before, after: written.to_owned(), old_text })
 }
 
@@ -134,6 +135,12 @@ pub(super) fn set_value(
         None => drop(table.insert(key, Item::Value(value))),
     }
     before
+}
+
+/// The text of an edited document. A new file begins with its schema.
+pub(super) fn text_of(document: &DocumentMut, old_text: Option<&str>) -> String {
+    let head = if old_text.is_none() { SCHEMA_LINE } else { "" };
+    format!("{head}{document}")
 }
 
 /// Replaces a file atomically.

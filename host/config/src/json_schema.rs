@@ -7,6 +7,10 @@ use serde_json::{Map, Value, json};
 use super::{Config, FILE_NAME};
 
 /// The version of JSON Schema.
+/// The first line of new config files, for editors: where the published schema is.
+pub const SCHEMA_LINE: &str =
+    "#:schema https://raw.githubusercontent.com/ctxhost/ctxhost/main/docs/ctxhost.schema.json\n\n";
+
 const SCHEMA_DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
 
 /// The JSON Schema of the config file, with the settings of the bundled engines.

@@ -54,7 +54,7 @@ pub use error::{ConfigDiagnostic, ConfigError};
 pub use explain::{ExplainRow, explain};
 pub use failover::FailoverSettings;
 pub use gateway::{GatewaySettings, is_url};
-pub use json_schema::json_schema;
+pub use json_schema::{SCHEMA_LINE, json_schema};
 pub use model::{ModelDefaults, ModelSettings};
 pub use plugins::{EngineEntry, PluginSettings, SlotChoice, SlotSettings};
 pub use providers::SummariserSettings;

@@ -37,17 +37,18 @@ ctxhost_engine_api::settings! {
         /// files does not affect the host; costs a fraction of a millisecond per request. `thread`: in the
         /// host's process, with its rights. An engine in C runs in a thread only if its own entry says so.
         pub isolation: Isolation = Isolation::Process, Word(&["process", "thread"]);
-        /// `pinned` refuses an engine file whose bytes are neither in ctxhost.lock nor in its entry; `any`
-        /// loads it. Unset: pinned if there is a ctxhost.lock beside this file.
-        pub trust: Option<TrustLevel> = None, Word(&["pinned", "any"]);
+        /// `pinned` refuses an engine file whose bytes are neither in ctxhost.lock nor in its entry; `locked`
+        /// one that is not in ctxhost.lock, also if it is named on the command line; `any` loads it. Unset:
+        /// pinned if there is a ctxhost.lock beside this file.
+        pub trust: Option<TrustLevel> = None, Word(&["locked", "pinned", "any"]);
         /// Public keys whose signatures are accepted (`FILE.so.minisig` beside the file); none, because
         /// whom to trust is your decision.
         pub trusted_keys: Vec<String> = Vec::new(), Keys;
         /// True refuses every engine file that none of these keys signed, also one named on the command
         /// line; false, because most engines are your own.
         pub require_signature: bool = false, Flag;
-        /// Folder for `ctxhost install`, relative to this file; unset, a private folder of this config
-        /// below the state folder.
+        /// Folder for `ctxhost install` and `ctxhost sync`, relative to this file; unset, .ctxhost/engines,
+        /// which git ignores.
         pub install_dir: Option<PathBuf> = None, Text;
         /// How long a failed engine is quarantined, in every process; doubles after each further failure. 0
         /// limits the quarantine to the process it failed in.

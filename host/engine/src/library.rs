@@ -426,7 +426,7 @@ fn private_copy(folder: &Path, sha256: &str, image: &[u8]) -> std::io::Result<Na
     private_folder(folder)?;
     let mut copy = tempfile::Builder::new()
         .prefix(sha256)
-        .suffix(".so")
+        .suffix(std::env::consts::DLL_SUFFIX)
         .permissions(fs::Permissions::from_mode(0o500))
         .tempfile_in(folder)?;
     copy.write_all(image)?;

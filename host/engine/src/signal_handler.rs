@@ -81,15 +81,18 @@ pub(super) fn install_signal_handlers() {
 
 /// Installs the exit handlers. Only the first call has an effect.
 pub(super) fn install_exit_handlers() {
+    #[cfg(target_os = "linux")]
     unsafe extern "C" {
         fn at_quick_exit(handler: extern "C" fn()) -> c_int;
     }
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         set_thread_init(inherit);
-        // SAFETY: `on_exit` is a function of this program, which is never unloaded; both C libraries of
-        // Linux have `at_quick_exit` with this signature.
-        let _ = unsafe { (libc::atexit(on_exit), at_quick_exit(on_exit)) };
+        // SAFETY: `on_exit` is a function of this program, which is never unloaded.
+        let _ = unsafe { libc::atexit(on_exit) };
+        // SAFETY: as above; both C libraries of Linux have `at_quick_exit` with this signature.
+        #[cfg(target_os = "linux")]
+        let _ = unsafe { at_quick_exit(on_exit) };
     });
 }
 
@@ -160,7 +163,10 @@ extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, _context: *mu
     // SAFETY: with SA_SIGINFO the kernel passes a valid structure.
     let code = unsafe { (*info).si_code };
     // A code above 0 means a fault of this thread; `abort` sends the signal to its own thread.
+    #[cfg(target_os = "linux")]
     let is_own = code > 0 || code == libc::SI_TKILL;
+    #[cfg(not(target_os = "linux"))]
+    let is_own = code > 0;
     if is_own {
         let tens = u8::try_from(signal / 10 % 10).unwrap_or(0);
         let ones = u8::try_from(signal % 10).unwrap_or(0);

@@ -60,6 +60,25 @@ impl ApiSource {
     }
 }
 
+impl ApiSource {
+    /// What the author has to know of the source, in lines.
+    pub(super) fn note(&self) -> &'static [&'static str] {
+        match self {
+            ApiSource::Path(_) => &[
+                "ctxhost-engine-api is a path on this machine. Before others build the crate, replace the path in",
+                "Cargo.toml by a version (version = \"1.0\") or a repository (git = \"https://…\"), in both places.",
+            ],
+            ApiSource::Git(_) => &[
+                "ctxhost-engine-api comes from a git repository; `cargo update` takes its newest commit.",
+            ],
+            ApiSource::Version(_) => &[
+                "ctxhost-engine-api comes from crates.io. If cargo does not find it there, use a checkout of ctxhost",
+                "(path = \"…/engine-api\") or a repository (git = \"https://…\") in both places of Cargo.toml.",
+            ],
+        }
+    }
+}
+
 impl fmt::Display for ApiSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

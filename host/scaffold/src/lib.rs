@@ -1,6 +1,7 @@
 //! Writes the folder of a new engine: sources, tests, a CI file and a README.
 //!
-//! Templates are files in `src/templates` with the placeholders `@id@`, `@lib@`, `@name@` and `@engine_api@`.
+//! Templates are files in `src/templates` with the placeholders `@id@`, `@lib@`, `@name@`,
+//! `@engine_api@`, and `@api_note@` with `@api_comment@` (the same text as a comment).
 
 #![cfg_attr(
     test,
@@ -102,6 +103,8 @@ impl EngineScaffold {
             ("@lib@", self.name.library()),
             ("@name@", self.name.title()),
             ("@engine_api@", self.api_source.dependency()),
+            ("@api_note@", self.api_source.note().join("\n")),
+            ("@api_comment@", format!("# {}", self.api_source.note().join("\n# "))),
         ];
         words.iter().fold(text.to_owned(), |text, (place, word)| text.replace(place, word))
     }

@@ -27,7 +27,7 @@ fn all_placeholders_are_replaced() {
         let folder = home.path().join("deep/keep-errors");
         let files = scaffold(language, version()).write(&folder).unwrap();
         for (path, text) in texts(&folder, &files) {
-            for place in ["@id@", "@lib@", "@name@", "@engine_api@"] {
+            for place in ["@id@", "@lib@", "@name@", "@engine_api@", "@api_"] {
                 assert!(!text.contains(place) && !path.contains(place), "{path}: {place}");
             }
             assert!(text.ends_with('\n'), "{path}");
@@ -62,6 +62,27 @@ fn a_rust_engine_has_what_it_needs() {
     assert_eq!(manifest["dependencies"]["ctxhost-engine-api"]["version"].as_str(), Some("1.0"));
     let workflow = read(".github/workflows/engine.yml");
     assert!(workflow.contains("target/release/libkeep_errors.so"), "{workflow}");
+}
+
+#[test]
+fn the_readme_says_where_the_api_comes_from() {
+    let git = ApiSource::Git("https://example.org/ctxhost.git".into());
+    for (source, says, key) in [
+        (version(), "comes from crates.io. If cargo does not find it", "version"),
+        (git, "comes from a git repository", "git"),
+        (ApiSource::Path("/src/engine-api".into()), "is a path on this machine", "path"),
+    ] {
+        let home = tempfile::tempdir().unwrap();
+        let folder = home.path().join("keep-errors");
+        scaffold(ScaffoldLanguage::Rust, source).write(&folder).unwrap();
+        let read = |path: &str| fs::read_to_string(folder.join(path)).unwrap();
+        assert!(read("README.md").contains(says), "{}", read("README.md"));
+        assert!(read("Cargo.toml").contains(says), "{}", read("Cargo.toml"));
+        let manifest: toml::Table = read("Cargo.toml").parse().unwrap();
+        for table in ["dependencies", "dev-dependencies"] {
+            assert!(manifest[table]["ctxhost-engine-api"].get(key).is_some(), "{manifest}");
+        }
+    }
 }
 
 #[test]

@@ -1,9 +1,10 @@
-//! The folder of installed engines: one for each config, private to its owner.
+//! The folder of installed engines: one for each project, private to its owner.
 
-use std::fs::{self, DirBuilder, Permissions};
+use std::env::consts::DLL_SUFFIX;
+use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Component, Path, PathBuf};
 
 use ctxhost_files::{FileAccess, ReplaceError, replace_file};
 use sha2::{Digest as _, Sha256};
@@ -16,6 +17,9 @@ const NAME_DIGITS: usize = 12;
 
 /// The folder and its files are private. They are never executed: the loader makes private copies.
 const FOLDER_MODE: u32 = 0o700;
+
+/// The folder of a project that holds its installed engines, and the folder in it.
+const PROJECT_FOLDER: [&str; 2] = [".ctxhost", "engines"];
 
 /// An operation on an installed file failed.
 #[derive(Debug, thiserror::Error)]
@@ -39,18 +43,25 @@ impl From<ReplaceError> for FolderError {
 #[derive(Clone, Debug)]
 pub struct InstallFolder {
     path: PathBuf,
+    /// Whether git should ignore the folder: one that the user named may be committed.
+    is_ignored: bool,
 }
 
 impl InstallFolder {
     /// The folder that the config names.
     pub fn new(path: &Path) -> InstallFolder {
-        InstallFolder { path: path.into() }
+        InstallFolder { path: path.into(), is_ignored: false }
     }
 
-    /// The default folder of a config, below the state folder. Each config has its own, so that
-    /// uninstalling in one does not affect another.
-    pub fn for_config(state: &Path, config: &Path) -> InstallFolder {
-        // By its folder, because the config itself may not exist yet.
+    /// The default folder of the configs in a folder: beside their lock file, so that both hold paths
+    /// that are valid in every checkout.
+    pub fn in_project(project: &Path) -> InstallFolder {
+        let [outer, inner] = PROJECT_FOLDER;
+        InstallFolder { path: project.join(outer).join(inner), is_ignored: true }
+    }
+
+    /// The default folder of earlier versions, below the state folder.
+    pub fn in_state(state: &Path, config: &Path) -> InstallFolder {
         let folder = config.parent().filter(|folder| !folder.as_os_str().is_empty());
         let folder = folder.unwrap_or(Path::new("."));
         let whole = fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
@@ -58,7 +69,32 @@ impl InstallFolder {
         let digest = Sha256::digest(whole.as_os_str().as_encoded_bytes());
         let name: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
         let name = name.get(..NAME_DIGITS).unwrap_or_default();
-        InstallFolder { path: state.join("engines").join("installed").join(name) }
+        InstallFolder::new(&state.join("engines").join("installed").join(name))
+    }
+
+    /// The path of an engine's file in this folder. Builds have different paths.
+    pub fn file_path(&self, id: &str, sha256: &str) -> PathBuf {
+        let digits = sha256.get(..NAME_DIGITS).unwrap_or_default().to_ascii_lowercase();
+        self.path.join(format!("{id}-{digits}{DLL_SUFFIX}"))
+    }
+
+    /// Fails if the folder is not below a project (canonical), links included: a checkout may bring
+    /// links.
+    ///
+    /// # Errors
+    ///
+    /// [`FolderError`].
+    pub fn check_inside(&self, project: &Path) -> Result<(), FolderError> {
+        let failed = |source| FolderError { action: "write", path: self.path.clone(), source };
+        let whole = std::path::absolute(&self.path).map_err(failed)?;
+        // The nearest folder that exists: the others are created below it.
+        let real = whole.ancestors().find_map(|folder| folder.canonicalize().ok());
+        let has_parents = whole.components().any(|part| part == Component::ParentDir);
+        if !has_parents && real.is_some_and(|real| real.starts_with(project)) {
+            return Ok(());
+        }
+        let message = format!("it is outside {}", project.display());
+        Err(failed(io::Error::new(io::ErrorKind::PermissionDenied, message)))
     }
 
     /// Writes the bytes that were read, under a name of their own, with the signature beside the
@@ -69,8 +105,7 @@ impl InstallFolder {
     /// [`FolderError`].
     pub fn put(&self, package: &EnginePackage) -> Result<PathBuf, FolderError> {
         let file = &package.file;
-        let digits = file.sha256.get(..NAME_DIGITS).unwrap_or_default();
-        let path = self.path.join(format!("{}-{digits}.so", file.meta.id));
+        let path = self.file_path(&file.meta.id, &file.sha256);
         let written = |path: &Path| {
             let path = path.to_owned();
             move |source| FolderError { action: "write", path, source }
@@ -115,9 +150,16 @@ impl InstallFolder {
         Ok(())
     }
 
-    /// Creates the folder, and makes an existing one private.
+    /// Creates the folder. The mode of an existing one is left alone: the user may have named a shared
+    /// folder, and the loader refuses one that every user can write.
     fn make(&self) -> io::Result<()> {
         DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(&self.path)?;
-        fs::set_permissions(&self.path, Permissions::from_mode(FOLDER_MODE))
+        if let Some(outer) = self.path.parent().filter(|_| self.is_ignored) {
+            let ignore = outer.join(".gitignore");
+            if fs::symlink_metadata(&ignore).is_err() {
+                fs::write(ignore, "*\n")?;
+            }
+        }
+        Ok(())
     }
 }

@@ -16,6 +16,7 @@ mod lock;
 mod package;
 mod policy;
 mod signature;
+mod source;
 
 use serde::{Deserialize, Serialize};
 
@@ -25,11 +26,14 @@ pub use lock::{EngineLock, LOCK_NAME, LockError, LockFile, Pin};
 pub use package::{EnginePackage, PackageError};
 pub use policy::{PinState, TrustPolicy, TrustSettings, TrustVerdict, unreadable_reason};
 pub use signature::{Signature, SignatureError, TrustedKeys};
+pub use source::{SourceError, named_path, recorded_source, relative_path, resolve_source};
 
 /// What an engine's file needs to be loaded by its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TrustLevel {
+    /// A pin in `ctxhost.lock`, also for a file that is named by its path.
+    Locked,
     /// A pin in `ctxhost.lock` or in its entry.
     Pinned,
     /// Only the path in its entry.

@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use ctxhost_engine_api::border::is_engine_id;
 use ctxhost_files::{FileAccess, replace_file};
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +16,11 @@ const VERSION: u32 = 1;
 
 /// The comment at the start of the file.
 const HEAD: &str = "# Which bytes of which engine may be loaded. Written by `ctxhost install` and \
-                    `ctxhost uninstall`;\n# keep it with ctxhost.toml.\n\n";
+                    `ctxhost uninstall`;\n# keep it with ctxhost.toml: `ctxhost sync` installs in \
+                    another checkout what it names.\n\n";
+
+/// The digits of a SHA-256 in hex.
+const SHA256_DIGITS: usize = 64;
 
 /// Why the lock file cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -61,8 +66,13 @@ pub struct Pin {
     pub id: String,
     /// Its version.
     pub version: String,
-    /// The path of its installed file.
-    pub file: PathBuf,
+    /// The path of its installed file, relative to the lock file, with `/`. Only informs: the entry
+    /// in the config names the file to load, and `sync` computes its own path.
+    pub file: String,
+    /// Where `sync` finds its bytes: a path relative to the lock file, or a `file://` URL. `None` if
+    /// it was installed from elsewhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
     /// SHA-256 of the file, in hex.
     pub sha256: String,
     /// The size of the file, in bytes.
@@ -92,6 +102,13 @@ impl EngineLock {
         self.pins.iter().find(|pin| pin.id == id)
     }
 
+    /// Sets the path of the installed file of every pin: earlier versions wrote absolute paths.
+    pub fn set_files(&mut self, path_of: impl Fn(&Pin) -> String) {
+        for pin in &mut self.pins {
+            pin.file = path_of(pin);
+        }
+    }
+
     /// All pins, by id.
     pub fn pins(&self) -> impl Iterator<Item = &Pin> {
         self.pins.iter()
@@ -103,6 +120,24 @@ impl EngineLock {
         self.pins.push(pin);
         self.pins.sort_by(|a, b| a.id.cmp(&b.id));
         old
+    }
+
+    /// Ids and digests become parts of paths, and a lock file may come from a stranger.
+    fn defect(&self) -> Option<String> {
+        let is_digest = |text: &str| {
+            text.len() == SHA256_DIGITS && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+        };
+        self.pins.iter().enumerate().find_map(|(at, pin)| {
+            let Pin { id, sha256, .. } = pin;
+            if !is_engine_id(id) {
+                return Some(format!("{id:?} is not an engine id"));
+            }
+            if !is_digest(sha256) {
+                return Some(format!("sha256 of {id} is not {SHA256_DIGITS} hexadecimal digits"));
+            }
+            let is_repeated = self.pins.iter().skip(at + 1).any(|later| later.id == *id);
+            is_repeated.then(|| format!("it pins {id} twice"))
+        })
     }
 
     /// Removes the pin of an engine.
@@ -212,7 +247,10 @@ fn read(path: &Path) -> Result<Option<EngineLock>, LockError> {
     if lock.version > VERSION {
         return Err(LockError::Newer { path: path.into(), version: lock.version });
     }
-    Ok(Some(lock))
+    match lock.defect() {
+        Some(reason) => Err(damaged(reason)),
+        None => Ok(Some(lock)),
+    }
 }
 
 fn folder_of(path: &Path) -> &Path {

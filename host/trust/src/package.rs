@@ -1,12 +1,13 @@
 //! An engine to install: a library, or a folder that contains one.
 
+use std::env::consts::{DLL_EXTENSION, DLL_PREFIX, DLL_SUFFIX};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
 use super::conformance::Conformance;
 use super::signature::{Signature, SignatureError, TrustedKeys};
-use ctxhost_engine::{EngineFile, LoadError, inspect};
+use ctxhost_engine::{EngineFile, LoadError, inspect, inspect_pinned};
 
 /// Why a package cannot be installed.
 #[derive(Debug, thiserror::Error)]
@@ -79,10 +80,30 @@ impl EnginePackage {
     /// [`PackageError`]. An invalid signature is an error even where none is required.
     pub fn open(path: &Path, keys: &TrustedKeys) -> Result<EnginePackage, PackageError> {
         let library = if path.is_dir() { library_in(path)? } else { path.to_owned() };
-        let file = inspect(&library)?;
+        EnginePackage::read(inspect(&library)?, path, keys)
+    }
+
+    /// Reads a library that must have these bytes (SHA-256 in hex).
+    ///
+    /// # Errors
+    ///
+    /// As [`EnginePackage::open`].
+    pub fn open_pinned(
+        library: &Path,
+        sha256: &str,
+        keys: &TrustedKeys,
+    ) -> Result<EnginePackage, PackageError> {
+        EnginePackage::read(inspect_pinned(library, Some(sha256))?, library, keys)
+    }
+
+    fn read(
+        file: EngineFile,
+        named: &Path,
+        keys: &TrustedKeys,
+    ) -> Result<EnginePackage, PackageError> {
         let signature = keys.check(&file.path, file.image())?;
         // The working directory and the folder that was named.
-        let folders = [Path::new("."), path];
+        let folders = [Path::new("."), named];
         let conformance = Conformance::find(&file.path, &file.sha256, &folders);
         Ok(EnginePackage { file, signature, conformance })
     }
@@ -141,7 +162,7 @@ fn cargo_library(folder: &Path, manifest: &Path) -> Result<PathBuf, PackageError
     let name_of = |target: Option<CargoTarget>| target.and_then(|target| target.name);
     let name = name_of(read.lib).or_else(|| name_of(read.package)).ok_or_else(no_package)?;
     // Cargo replaces hyphens in the names of libraries.
-    let library = format!("lib{}.so", name.replace('-', "_"));
+    let library = format!("{DLL_PREFIX}{}{DLL_SUFFIX}", name.replace('-', "_"));
     let named_target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     let whole = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
     // A member of a workspace is built into the target folder of the workspace.
@@ -159,7 +180,7 @@ fn only_library(folder: &Path) -> Result<PathBuf, PackageError> {
     let entries = std::fs::read_dir(folder).map_err(unreadable)?;
     let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
     let mut found: Vec<PathBuf> =
-        paths.filter(|path| path.extension().is_some_and(|end| end == "so")).collect();
+        paths.filter(|path| path.extension().is_some_and(|end| end == DLL_EXTENSION)).collect();
     match (found.pop(), found.len()) {
         (None, _) => Err(PackageError::NoLibrary { folder: folder.into() }),
         (Some(only), 0) => Ok(only),

@@ -180,11 +180,19 @@ impl TrustPolicy {
     }
 
     /// Judges a file that the user named by its path, which replaces a pin but not a required
-    /// signature.
+    /// signature. With [`TrustLevel::Locked`] it needs the pin as well.
     pub fn evaluate_named(&self, file: &EngineFile, written: Option<&str>) -> TrustVerdict {
         let mut verdict = TrustVerdict::new(PinState::Unpinned);
         verdict.sha256 = written.map(str::to_owned);
         verdict.pin_source = written.map_or(PinSource::Caller, |_| PinSource::Entry);
+        if self.trust == TrustLevel::Locked {
+            let id = &file.meta.id;
+            let pin = self.lock().and_then(|lock| lock.pin(id));
+            match pin.filter(|pin| pin.sha256.eq_ignore_ascii_case(&file.sha256)) {
+                Some(_) => verdict.state = PinState::Pinned,
+                None => verdict.refusal = Some(self.not_locked(id, &file.path)),
+            }
+        }
         self.check_signature(file, &mut verdict);
         verdict
     }
@@ -196,25 +204,38 @@ impl TrustPolicy {
         written: Option<&str>,
         locked: Option<&str>,
     ) -> Option<String> {
-        let path = path.display();
+        let shown = path.display();
         if let (Some(written), Some(locked)) = (written, locked)
             && !written.eq_ignore_ascii_case(locked)
         {
             return Some(format!(
                 "plugins.entries.{id}.sha256 and {LOCK_NAME} name different bytes; \
-                 `ctxhost install {path}` settles it"
+                 `ctxhost install {shown}` settles it"
             ));
         }
-        if written.is_some() || locked.is_some() {
+        if locked.is_some() || (written.is_some() && self.trust != TrustLevel::Locked) {
             return None;
         }
         match &self.lock {
             // The unreadable lock file may pin this engine, and a pin applies whatever `trust` is.
             Err(error) => Some(error.clone()),
             Ok(_) if self.trust == TrustLevel::Any => None,
+            Ok(_) if self.trust == TrustLevel::Locked => Some(self.not_locked(id, path)),
             Ok(_) => Some(format!(
-                "{path} is not pinned (plugins.trust = \"pinned\"); `ctxhost install {path}` pins it"
+                "{shown} is not pinned (plugins.trust = \"pinned\"); `ctxhost install {shown}` pins it"
             )),
+        }
+    }
+
+    /// The refusal of a file whose bytes the lock file does not pin.
+    fn not_locked(&self, id: &str, path: &Path) -> String {
+        let path = path.display();
+        match &self.lock {
+            Err(error) => error.clone(),
+            Ok(_) => format!(
+                "{LOCK_NAME} does not pin these bytes of {id} (plugins.trust = \"locked\"); \
+                 `ctxhost install {path}` pins them"
+            ),
         }
     }
 

@@ -1,6 +1,7 @@
 //! What people see: transcripts of the binary, word for word, and the files it leaves behind.
 
 mod journey;
+mod sync;
 mod trust;
 
 use std::fs;

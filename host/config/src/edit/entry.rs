@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use toml_edit::{DocumentMut, Item, Table, TableLike};
 
-use super::{read, replace, restore_text, set_value};
+use super::{read, replace, restore_text, set_value, text_of};
 use crate::error::{ConfigDiagnostic, ConfigError};
 
 /// A change of an entry.
@@ -77,7 +77,7 @@ fn edit(
         let help = "write it as a table [plugins.entries.{id}]; the file is unchanged";
         return Err(Box::new(ConfigDiagnostic::new(&name, text, message).with_help(help)).into());
     }
-    let new_text = document.to_string();
+    let new_text = text_of(&document, old_text.as_deref());
     // An unchanged file is not touched, so its modification time does not trigger a reload.
     let changed = old_text.as_deref() != Some(&*new_text);
     if changed {
@@ -101,5 +101,7 @@ fn entries(document: &mut DocumentMut) -> Option<&mut dyn TableLike> {
 /// Whether a comment precedes a table; it may belong to the whole file.
 fn is_commented(item: &Item) -> bool {
     let prefix = item.as_table().and_then(|table| table.decor().prefix()?.as_str());
-    prefix.is_some_and(|prefix| prefix.contains('#'))
+    // The schema of a new file goes with its only table.
+    let mut lines = prefix.into_iter().flat_map(str::lines);
+    lines.any(|line| line.contains('#') && !line.starts_with("#:schema"))
 }

@@ -6,7 +6,7 @@ use toml_edit::{DocumentMut, Item, Table, TableLike, Value};
 
 use super::{ImportedSetting, SettingsImport};
 use crate::Config;
-use crate::edit::{read, replace};
+use crate::edit::{read, replace, text_of};
 use crate::error::{ConfigDiagnostic, ConfigError};
 
 /// The result of a merge.
@@ -28,7 +28,7 @@ pub fn render(import: &SettingsImport) -> String {
         // An empty document has no conflicts.
         let _ = put(document.as_table_mut(), setting);
     }
-    document.to_string()
+    text_of(&document, None)
 }
 
 /// Merges the settings into a file; existing values are kept. Creates the file if needed.
@@ -37,19 +37,18 @@ pub fn render(import: &SettingsImport) -> String {
 ///
 /// [`ConfigError`]; the file is then unchanged.
 pub fn merge(import: &SettingsImport, path: &Path) -> Result<MergeSummary, ConfigError> {
-    let text = read(path)?.unwrap_or_default();
+    let old_text = read(path)?;
+    let text = old_text.as_deref().unwrap_or_default();
     let name = path.display().to_string();
     // An invalid file is reported before anything is added to it.
-    Config::parse(&name, &text)?;
+    Config::parse(&name, text)?;
     let mut document: DocumentMut =
-        text.parse().map_err(|error| ConfigDiagnostic::from_edit(&name, &text, &error))?;
+        text.parse().map_err(|error| ConfigDiagnostic::from_edit(&name, text, &error))?;
     let mut merged = MergeSummary::default();
     for setting in &import.settings {
         let place = put(document.as_table_mut(), setting).map_err(|place| {
             let message = format!("{place} in {name} is not a table");
-            Box::new(
-                ConfigDiagnostic::new(&name, &text, message).with_help("the file is unchanged"),
-            )
+            Box::new(ConfigDiagnostic::new(&name, text, message).with_help("the file is unchanged"))
         })?;
         match place {
             PutOutcome::Written => merged.written += 1,
@@ -61,7 +60,7 @@ pub fn merge(import: &SettingsImport, path: &Path) -> Result<MergeSummary, Confi
             }
         }
     }
-    let new_text = document.to_string();
+    let new_text = text_of(&document, old_text.as_deref());
     // The merged text must be valid too: imported values can conflict with existing ones.
     Config::parse(&name, &new_text)?;
     if merged.written > 0 {

@@ -316,7 +316,7 @@ fn a_whole_file_with_comments_and_trailing_commas() {
 }"#;
     let import = import(SourceAgent::OpenClaw, "openclaw.json", text).unwrap();
     assert_eq!(
-        render(&import),
+        render(&import).strip_prefix(crate::SCHEMA_LINE).unwrap(),
         r#"[plugins.entries.legacy.config.compaction]
 # from agents.defaults.compaction.qualityGuard.enabled
 quality_guard = true

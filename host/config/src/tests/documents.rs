@@ -22,7 +22,7 @@ pub(super) fn text_of(path: &str) -> String {
 }
 
 /// Compares a document with the expected text, or writes it.
-fn hold(path: &str, expected: &str) {
+pub(super) fn hold(path: &str, expected: &str) {
     let found = text_of(path);
     if found == expected {
         return;

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::documents::{everything_on, text_of};
+use super::documents::{self, everything_on, text_of};
 use super::*;
 
 /// Why a value does not match a schema; `None` if it does. Supports the keywords of our schema and
@@ -92,6 +92,26 @@ fn the_examples_fit_the_schema() {
     {
         assert_eq!(fault_of(&text_of(&format!("tests/cli/{name}"))), None, "{name}");
     }
+}
+
+/// Editors read the published file, and new configs name it.
+#[test]
+fn the_published_schema_is_current() {
+    documents::hold("docs/ctxhost.schema.json", &format!("{:#}\n", json_schema()));
+    assert!(SCHEMA_LINE.trim_end().ends_with("/docs/ctxhost.schema.json"));
+    assert!(text_of("examples/ctxhost.toml").starts_with(SCHEMA_LINE));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ctxhost.toml");
+    set_slot(&path, "mask").unwrap();
+    set_slot(&path, "legacy").unwrap();
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(text, format!("{SCHEMA_LINE}[plugins.slots]\ncontext_engine = \"legacy\"\n"));
+    let path = folder.path().join("other.toml");
+    set_entry_path(&path, "x", "x.so", "").unwrap();
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(text, format!("{SCHEMA_LINE}[plugins.entries.x]\npath = \"x.so\"\n"));
+    remove_entry_path(&path, "x").unwrap();
+    assert!(!std::fs::read_to_string(&path).unwrap().contains("entries"));
 }
 
 #[test]

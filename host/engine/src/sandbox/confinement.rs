@@ -1,15 +1,22 @@
 //! Confines a sandbox: resource limits, read-only access to few files, an allowlist of system calls. The
 //! process confines itself before any code of an engine runs; the restrictions cannot be lifted.
+//!
+//! Only Linux has them. On other systems the process is separate, but has all rights of the user.
 
+#[cfg(target_os = "linux")]
 mod capabilities;
+#[cfg(target_os = "linux")]
 mod disk;
+#[cfg(target_os = "linux")]
+mod protections;
+#[cfg(target_os = "linux")]
 mod self_test;
+#[cfg(target_os = "linux")]
 mod syscalls;
 
 use std::path::PathBuf;
 
 use nix::unistd::Pid;
-use rustix::process::{Resource, Rlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 
 /// The resources of a sandbox.
@@ -39,6 +46,8 @@ pub struct Confinement {
 /// When the host has ended.
 pub(super) fn detach_from_host(host: i32) -> Result<(), String> {
     close_inherited();
+    // Elsewhere the process ends when its socket does.
+    #[cfg(target_os = "linux")]
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
         .map_err(|error| format!("no signal when the host ends: {error}"))?;
     // The signal does not come if the host ended before it was requested.
@@ -63,86 +72,19 @@ fn close_inherited() {
     }
 }
 
-/// A step that may fail, with the reason.
-type ProtectionStep<'a> = Box<dyn Fn() -> Result<(), String> + 'a>;
-
-/// One restriction.
-struct Protection<'a> {
-    /// Its description for people.
-    description: String,
-    /// Applies it.
-    apply: ProtectionStep<'a>,
-    /// Tests it once all are applied: a kernel may accept a restriction and not enforce it.
-    test: ProtectionStep<'a>,
-}
-
 /// Applies and tests all restrictions.
-pub(super) fn confine(limits: &ConfinementLimits) -> Confinement {
-    let protections = protections(limits);
-    let applied: Vec<_> = protections.iter().map(|protection| (protection.apply)()).collect();
-    let mut confinement = Confinement::default();
-    for (protection, applied) in protections.into_iter().zip(applied) {
-        match applied.and_then(|()| (protection.test)()) {
-            Ok(()) => confinement.applied.push(protection.description),
-            Err(reason) => {
-                confinement.missing.push(format!("{} ({reason})", protection.description))
-            }
-        }
+#[cfg(target_os = "linux")]
+pub(super) use protections::confine;
+
+/// Reports that this system has no restrictions.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn confine(_limits: &ConfinementLimits) -> Confinement {
+    let system = std::env::consts::OS;
+    Confinement {
+        applied: vec!["a process of its own".into()],
+        missing: vec![format!(
+            "no sandbox on {system}: the engine has all rights of the user, and no limit of memory, threads or \
+             processor time"
+        )],
     }
-    confinement
-}
-
-impl<'a> Protection<'a> {
-    fn new(
-        description: impl Into<String>,
-        apply: impl Fn() -> Result<(), String> + 'a,
-        test: impl Fn() -> Result<(), String> + 'a,
-    ) -> Protection<'a> {
-        Protection { description: description.into(), apply: Box::new(apply), test: Box::new(test) }
-    }
-
-    fn limit(description: impl Into<String>, resource: Resource, limit: u64) -> Protection<'a> {
-        Protection::new(
-            description,
-            move || set_limit(resource, limit),
-            move || self_test::limit(resource, limit),
-        )
-    }
-}
-
-/// All restrictions, in the order in which they are applied.
-fn protections(limits: &ConfinementLimits) -> Vec<Protection<'_>> {
-    let memory = limits.memory_bytes;
-    vec![
-        Protection::new(
-            format!("{} MiB of memory", memory / (1024 * 1024)),
-            move || set_limit(Resource::As, memory),
-            move || self_test::memory(memory),
-        ),
-        Protection::limit(
-            format!("{} open files", limits.open_files),
-            Resource::Nofile,
-            limits.open_files,
-        ),
-        Protection::limit("no core files", Resource::Core, 0),
-        Protection::limit("no file writes", Resource::Fsize, 0),
-        Protection::new(
-            "landlock: reads only the system's libraries",
-            || disk::restrict_access(limits),
-            self_test::disk,
-        ),
-        Protection::new("no capabilities", capabilities::drop_all, capabilities::check_none),
-        Protection::new("a non-root account", || Ok(()), self_test::account),
-        // Last: it refuses the calls that apply the others.
-        Protection::new(
-            "seccomp: an allowlist of system calls, without network, processes, programs and writing",
-            syscalls::install_filter,
-            self_test::calls,
-        ),
-    ]
-}
-
-fn set_limit(resource: Resource, limit: u64) -> Result<(), String> {
-    let limit = Rlimit { current: Some(limit), maximum: Some(limit) };
-    setrlimit(resource, limit).map_err(|error| error.to_string())
 }

@@ -6,8 +6,9 @@ fn pin(id: &str, sha256: &str) -> Pin {
     Pin {
         id: id.into(),
         version: "0.1.0".into(),
-        file: "/engines/x.so".into(),
-        sha256: sha256.into(),
+        file: ".ctxhost/engines/x.so".into(),
+        source: Some("vendor/x.so".into()),
+        sha256: sha256.repeat(32),
         size: 42,
         signer: None,
         installed_at: "2026-11-21T17:00:00Z".into(),
@@ -28,7 +29,7 @@ fn what_is_written_is_read_and_a_new_pin_replaces_the_old() {
     held.write(&lock).unwrap();
     let read = LockFile::read(&config).unwrap().unwrap();
     assert_eq!(read.pins().cloned().collect::<Vec<_>>(), lock.pins().cloned().collect::<Vec<_>>());
-    assert_eq!(read.pin("y").unwrap().sha256, "cc");
+    assert_eq!(read.pin("y").unwrap().sha256, "cc".repeat(32));
     let names: Vec<_> = fs::read_dir(folder.path()).unwrap().flatten().collect();
     assert_eq!(names.len(), 1, "nothing is left beside it: {names:?}");
 }
@@ -59,6 +60,24 @@ fn a_damaged_or_newer_file_is_an_error() {
     fs::write(folder.path().join(LOCK_NAME), "version = 2\n").unwrap();
     let error = LockFile::read(&config).unwrap_err();
     assert!(matches!(error, LockError::Newer { version: 2, .. }), "{error}");
+    // Ids and digests become parts of paths.
+    let pinned = |id: &str, sha256: &str| {
+        format!(
+            "[[engine]]\nid = {id:?}\nversion = \"1\"\nfile = \"x\"\nsha256 = {sha256:?}\nsize = 1\ninstalled_at = \"\"\n"
+        )
+    };
+    let sha256 = "ab".repeat(32);
+    for (text, reason) in [
+        (pinned("../x", &sha256), "\"../x\" is not an engine id"),
+        (pinned("x", &"../a".repeat(16)), "sha256 of x is not 64 hexadecimal digits"),
+        (pinned("x", &sha256) + &pinned("x", &sha256), "it pins x twice"),
+    ] {
+        fs::write(folder.path().join(LOCK_NAME), text).unwrap();
+        let error = LockFile::read(&config).unwrap_err().to_string();
+        assert!(error.contains(reason), "{error}");
+    }
+    fs::write(folder.path().join(LOCK_NAME), pinned("x", &sha256)).unwrap();
+    assert!(LockFile::read(&config).unwrap().is_some(), "as earlier versions wrote it");
     fs::write(folder.path().join(LOCK_NAME), "version = 1\nlater = true\n").unwrap();
     assert_eq!(LockFile::read(&config).unwrap().unwrap().pins().count(), 0);
 }

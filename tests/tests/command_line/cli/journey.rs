@@ -150,6 +150,20 @@ fn an_author_gets_from_nothing_to_an_engine_beside_others() {
     }
 }
 
+/// The registry is not asked: cargo takes the crate from this repository in its place.
+#[test]
+fn an_engine_that_names_the_published_version_builds() {
+    let author = Author::begin("keep-version");
+    let said = author.run(&["new", "keep-version", "--engine-api", "1.0"]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let manifest = fs::read_to_string(author.engine().join("Cargo.toml")).unwrap();
+    assert!(manifest.contains("ctxhost-engine-api = { version = \"1.0\" }"), "{manifest}");
+    author.seed_lock();
+    let patch = format!("patch.crates-io.ctxhost-engine-api.path={:?}", root().join("engine-api"));
+    build(&author.engine(), &["--offline", "--config", &patch], &fixtures_target());
+    assert!(Path::new(&author.library()).is_file());
+}
+
 #[test]
 fn what_new_writes_passes_its_own_tests() {
     let author = Author::with_engine("keep-tests");

@@ -12,25 +12,25 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// A folder with a config, and a state folder.
-struct Place {
-    folder: TempDir,
-    state: TempDir,
+pub(super) struct Place {
+    pub(super) folder: TempDir,
+    pub(super) state: TempDir,
 }
 
 impl Place {
-    fn with(config: &str) -> Place {
+    pub(super) fn with(config: &str) -> Place {
         let place =
             Place { folder: tempfile::tempdir().unwrap(), state: tempfile::tempdir().unwrap() };
         fs::write(place.at("ctxhost.toml"), config).unwrap();
         place
     }
 
-    fn at(&self, name: &str) -> PathBuf {
+    pub(super) fn at(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
     /// A copy of the test engine, with something behind its last byte that makes it another build.
-    fn engine(&self, name: &str, more: &[u8]) -> PathBuf {
+    pub(super) fn engine(&self, name: &str, more: &[u8]) -> PathBuf {
         let mut bytes = fs::read(chaos_library()).unwrap();
         bytes.extend(more);
         fs::write(self.at(name), bytes).unwrap();
@@ -44,7 +44,7 @@ impl Place {
     }
 
     /// Runs a command; its exit code and all that it said.
-    fn run(&self, arguments: &[&str]) -> (Option<i32>, String) {
+    pub(super) fn run(&self, arguments: &[&str]) -> (Option<i32>, String) {
         let output = self.output(arguments);
         let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
         (output.status.code(), said.concat())
@@ -52,7 +52,7 @@ impl Place {
 
     /// The same for a command that must end well.
     #[track_caller]
-    fn done(&self, arguments: &[&str]) -> String {
+    pub(super) fn done(&self, arguments: &[&str]) -> String {
         let (code, said) = self.run(arguments);
         assert_eq!(code, Some(0), "{arguments:?}: {said}");
         said
@@ -60,14 +60,14 @@ impl Place {
 
     /// The same for one that is refused because an engine must not be loaded.
     #[track_caller]
-    fn refused(&self, arguments: &[&str], says: &str) -> String {
+    pub(super) fn refused(&self, arguments: &[&str], says: &str) -> String {
         let (code, said) = self.run(arguments);
         assert_eq!(code, Some(4), "{arguments:?}: {said}");
         assert!(said.contains(says), "{said:?} does not say {says:?}");
         said
     }
 
-    fn config(&self) -> String {
+    pub(super) fn config(&self) -> String {
         fs::read_to_string(self.at("ctxhost.toml")).unwrap()
     }
 
@@ -76,14 +76,14 @@ impl Place {
     }
 
     /// The line of the list for the test engine.
-    fn listed(&self) -> Value {
+    pub(super) fn listed(&self) -> Value {
         let list = self.list();
         let engines = list["engines"].as_array().unwrap();
         engines.iter().find(|engine| engine["id"] == "chaos").unwrap().clone()
     }
 
-    fn installed(&self) -> PathBuf {
-        PathBuf::from(self.done(&["engines", "path", "chaos"]).trim())
+    pub(super) fn installed(&self) -> PathBuf {
+        self.at(self.done(&["engines", "path", "chaos"]).trim())
     }
 }
 
@@ -186,7 +186,7 @@ fn an_install_that_fails_leaves_nothing_behind() {
     assert!(said.contains("only bundled engines run inline"), "{said}");
     assert_eq!(place.config(), before);
     assert!(!place.at("ctxhost.lock").exists(), "an empty lock asks for pins, and none does not");
-    assert_eq!(libraries_below(place.state.path()), 0);
+    assert_eq!(libraries_below(&place.at(".ctxhost")), 0);
 }
 
 fn libraries_below(folder: &Path) -> usize {
@@ -295,7 +295,7 @@ fn an_id_that_is_a_path_is_not_installed() {
     assert!(!place.at("deep").exists() && !place.at("ctxhost.lock").exists());
 }
 
-fn sign(pair: &KeyPair, file: &Path) {
+pub(super) fn sign(pair: &KeyPair, file: &Path) {
     let bytes = fs::read(file).unwrap();
     let signature = minisign::sign(None, &pair.sk, Cursor::new(bytes), None, None).unwrap();
     let mut name = file.as_os_str().to_owned();
