@@ -85,12 +85,7 @@ impl AgentFolder {
     }
 }
 
-fn add_files(
-    folder: &Path,
-    layout: &[&str],
-    entries: &mut usize,
-    found: &mut Vec<FoundSession>,
-) {
+fn add_files(folder: &Path, layout: &[&str], entries: &mut usize, found: &mut Vec<FoundSession>) {
     let Ok(listed) = std::fs::read_dir(folder) else { return };
     let is_last = layout.first().is_some_and(|name| name.starts_with('.'));
     for entry in listed.flatten() {
@@ -102,9 +97,11 @@ fn add_files(
         let name = entry.file_name().to_string_lossy().into_owned();
         if is_last {
             // The files of Claude Code's sub-agents are beside their session.
-            let is_session = !name.starts_with("agent-")
-                && layout.iter().any(|ending| name.ends_with(ending));
-            found.extend((kind.is_file() && is_session).then(|| found_session(entry.path())).flatten());
+            let is_session =
+                !name.starts_with("agent-") && layout.iter().any(|ending| name.ends_with(ending));
+            found.extend(
+                (kind.is_file() && is_session).then(|| found_session(entry.path())).flatten(),
+            );
         } else if let Some((expected, rest)) = layout.split_first()
             && kind.is_dir()
             && (*expected == "*" || *expected == name)
@@ -159,11 +156,16 @@ pub(super) fn resolve_session(named: &Path) -> Result<PathBuf, CliError> {
     matching.sort();
     matching.dedup();
     match matching.as_slice() {
-        [] => Err(CliError::user(format!("no file {text}, and no session of an agent with this id"))
-            .hint("`ctxhost doctor` lists the sessions of the agents on this machine")),
+        [] => {
+            Err(CliError::user(format!("no file {text}, and no session of an agent with this id"))
+                .hint("`ctxhost doctor` lists the sessions of the agents on this machine"))
+        }
         [only] => Ok(only.clone()),
         several => {
-            let error = CliError::user(format!("{} sessions have an id that ends in {text}", several.len()));
+            let error = CliError::user(format!(
+                "{} sessions have an id that ends in {text}",
+                several.len()
+            ));
             let paths = several.iter().map(|path| path.display().to_string());
             Err(paths.fold(error, CliError::hint))
         }
@@ -220,7 +222,8 @@ mod tests {
 
     #[test]
     fn ids_are_as_long_as_it_takes() {
-        let paths = ["/a/11-22223333.jsonl", "/b/44-22223333.jsonl", "/c/short.jsonl"].map(PathBuf::from);
+        let paths =
+            ["/a/11-22223333.jsonl", "/b/44-22223333.jsonl", "/c/short.jsonl"].map(PathBuf::from);
         let ids = paths.each_ref().map(|path| short_id(path, &paths));
         assert_eq!(ids, ["1-22223333", "4-22223333", "short"]);
         assert_eq!(short_id(&paths[0], &paths[..1]), "22223333");
@@ -235,8 +238,11 @@ mod tests {
             std::fs::write(project.join(name), "").unwrap();
         }
         std::os::unix::fs::symlink(&project, folder.path().join("q")).unwrap();
-        let claude =
-            AgentFolder { agent: "claude-code", path: folder.path().into(), layout: &["*", ".jsonl"] };
+        let claude = AgentFolder {
+            agent: "claude-code",
+            path: folder.path().into(),
+            layout: &["*", ".jsonl"],
+        };
         let found: Vec<PathBuf> = claude.list().into_iter().map(|session| session.path).collect();
         assert_eq!(found, [project.join("one.jsonl")]);
     }

@@ -1,7 +1,7 @@
 //! `ctxhost doctor`: finds the sessions of the agents on this machine and shows what compactions lost.
 
 mod find;
-mod measure;
+pub(super) mod measure;
 mod permission;
 
 use std::path::{Path, PathBuf};

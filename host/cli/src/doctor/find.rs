@@ -137,9 +137,8 @@ fn select(
         newest_first.then_with(|| a.session.path.cmp(&b.session.path))
     });
     candidates.dedup_by(|a, b| a.session.path == b.session.path);
-    let is_large = |candidate: &Candidate| {
-        !candidate.is_named && candidate.session.bytes > MAX_SESSION_BYTES
-    };
+    let is_large =
+        |candidate: &Candidate| !candidate.is_named && candidate.session.bytes > MAX_SESSION_BYTES;
     left_out.large = candidates.iter().filter(|candidate| is_large(candidate)).count();
     // All paths, since an id that is unique among the read sessions only would not be found again.
     let of_agents = candidates.iter().filter(|candidate| candidate.agent.is_some());
@@ -217,7 +216,9 @@ fn is_session(path: &Path) -> bool {
     // A document cannot be parsed from its head: its fields have to tell.
     let text = String::from_utf8_lossy(&head);
     let has = |names: &[&str]| names.iter().all(|name| text.contains(&format!("\"{name}\"")));
-    has(&["sessionId", "messages"]) || has(&["projectID", "directory"]) || has(&["info", "messages"])
+    has(&["sessionId", "messages"])
+        || has(&["projectID", "directory"])
+        || has(&["info", "messages"])
 }
 
 fn read_head(path: &Path) -> std::io::Result<Vec<u8>> {

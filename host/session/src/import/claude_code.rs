@@ -14,8 +14,8 @@ use std::ops::Range;
 
 use serde_json::Value;
 
-use super::anthropic::{self, API, PROVIDER};
 use self::boundary::RecordChain;
+use super::anthropic::{self, API, PROVIDER};
 use super::block::{joined_text, kind, string};
 use super::draft::{CLEARED_RESULT, ImportDraft};
 use super::json_lines::{JsonRecord, records};
@@ -162,7 +162,8 @@ impl ClaudeCodeReader {
         blocks.retain(|block| {
             let id = string(block, "tool_use_id").filter(|_| kind(block) == "tool_result");
             let Some(id) = id.map(str::to_owned) else { return true };
-            let is_marker = block.get("content").map(joined_text).as_deref() == Some(CLEARED_RESULT);
+            let is_marker =
+                block.get("content").map(joined_text).as_deref() == Some(CLEARED_RESULT);
             let is_cleared = is_marker && self.draft.has_result(&id);
             cleared.extend(is_cleared.then_some(id));
             !is_cleared

@@ -190,7 +190,8 @@ impl RolloutReader {
         // Usage of the newest request; `total_token_usage` is the sum over the session.
         let newest = event.get("info").and_then(|info| info.get("last_token_usage"));
         if let Some(newest) = newest {
-            self.context_tokens = tokens(newest, "input_tokens").saturating_add(tokens(newest, "output_tokens"));
+            self.context_tokens =
+                tokens(newest, "input_tokens").saturating_add(tokens(newest, "output_tokens"));
         }
         let usage = newest.map(usage);
         if let Some(place) = self.answering {

@@ -142,9 +142,8 @@ impl CompactionWriter {
             && *kept.end() + 1 == place
         {
             let first = match stored {
-                StoredItem::Keep { keep: first } | StoredItem::KeepRange { keep_range: (first, _) } => {
-                    Some(std::mem::take(first))
-                }
+                StoredItem::Keep { keep: first }
+                | StoredItem::KeepRange { keep_range: (first, _) } => Some(std::mem::take(first)),
                 _ => None,
             };
             if let Some(first) = first {
@@ -189,7 +188,8 @@ impl ResolvedItem {
 /// The text of a message that the agent kept although it was not in its context any more.
 fn copy_of(message: Option<&Value>, new_text: Option<String>) -> Option<ResolvedItem> {
     let message = message?;
-    let text = new_text.unwrap_or_else(|| joined_text(message.get("content").unwrap_or(&Value::Null)));
+    let text =
+        new_text.unwrap_or_else(|| joined_text(message.get("content").unwrap_or(&Value::Null)));
     let is_reply = block::string(message, "role") == Some("assistant");
     (!text.is_empty()).then(|| ResolvedItem::insert(is_reply, text))
 }
@@ -212,7 +212,9 @@ fn live_after(id: &str, items: Vec<ResolvedItem>, live: &[LiveMessage]) -> Vec<L
                     StoredItem::ReplaceText { text, .. } => Some(text),
                     _ => None,
                 };
-                after.extend(kept.map(|live| LiveMessage { text: text.clone().or(live.text), ..live }));
+                after.extend(
+                    kept.map(|live| LiveMessage { text: text.clone().or(live.text), ..live }),
+                );
             }
         }
     }

@@ -216,8 +216,14 @@ mod tests {
             (r#"[{"role":"user","content":"hi"}]"#, "openai"),
             (r#"{"sessionId":"s","projectHash":"h","startTime":"t"}"#, "gemini-cli"),
             (r#"{"id":"a","type":"user","content":"hi"}"#, "gemini-cli"),
-            (r#"{"sessionId":"s","messages":[{"id":"a","type":"gemini","content":""}]}"#, "gemini-cli"),
-            (r#"{"info":{"id":"ses_1"},"messages":[{"info":{"role":"user"},"parts":[]}]}"#, "opencode"),
+            (
+                r#"{"sessionId":"s","messages":[{"id":"a","type":"gemini","content":""}]}"#,
+                "gemini-cli",
+            ),
+            (
+                r#"{"info":{"id":"ses_1"},"messages":[{"info":{"role":"user"},"parts":[]}]}"#,
+                "opencode",
+            ),
             (r#"[{"role":"user"}]"#, "unknown"),
             (r#"[{"role":"robot","content":"hi"}]"#, "unknown"),
             (r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#, "openai"),
@@ -271,6 +277,9 @@ mod tests {
         assert!(error(b"{\"a\":1,\"b\":2}").contains(r#"with the fields "a", "b""#));
         let seen = error(b"{\"type\":\"x\"}\n{\"type\":\"y\"}\n{\"type\":\"x\"}");
         assert!(seen.contains(r#"records of type "x", "y";"#), "{seen}");
-        assert!(seen.ends_with("pi, claude-code, codex, gemini-cli, opencode, openai, anthropic"), "{seen}");
+        assert!(
+            seen.ends_with("pi, claude-code, codex, gemini-cli, opencode, openai, anthropic"),
+            "{seen}"
+        );
     }
 }

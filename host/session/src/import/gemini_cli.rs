@@ -55,8 +55,11 @@ fn add(draft: &mut ImportDraft, history: &mut ChatHistory, mut record: JsonRecor
     }
     let known_ms = record.timestamp_ms();
     let is_change = record.fields.contains_key("$set");
-    let mut fields =
-        if is_change { record.take("$set") } else { Value::Object(std::mem::take(&mut record.fields)) };
+    let mut fields = if is_change {
+        record.take("$set")
+    } else {
+        Value::Object(std::mem::take(&mut record.fields))
+    };
     if !fields.is_object() || (!is_change && fields.get("sessionId").is_none()) {
         return draft.add_problem(line, "neither a message nor a change");
     }

@@ -31,7 +31,8 @@ struct SessionDocument {
 /// Imports a session.
 pub(super) fn import(bytes: &[u8]) -> Result<ImportedTranscript, ImportError> {
     let draft = ImportDraft::new(ImportFormat::OpenCode, PROVIDER, API);
-    let mut reader = SessionReader { draft, begins: Vec::new(), markers: Vec::new(), cleared: Vec::new() };
+    let mut reader =
+        SessionReader { draft, begins: Vec::new(), markers: Vec::new(), cleared: Vec::new() };
     let document: SessionDocument = serde_json::from_slice(bytes).unwrap_or_default();
     let info = &document.info;
     reader.draft.identify(string(info, "id"), string(info, "directory"));

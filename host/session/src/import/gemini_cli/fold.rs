@@ -147,7 +147,9 @@ impl ChatHistory {
         }
         let at = self.messages.len();
         match self.changes.last_mut() {
-            Some(newest) if newest.at == at && newest.trigger == PRUNE => newest.masked.extend(masked),
+            Some(newest) if newest.at == at && newest.trigger == PRUNE => {
+                newest.masked.extend(masked)
+            }
             _ => {
                 let context = self.context.clone();
                 self.changes.push(ContextChange { at, trigger: PRUNE, context, masked, known_ms });

@@ -47,7 +47,11 @@ fn add_reply(draft: &mut ImportDraft, mut record: JsonRecord, known_ms: Option<i
     let model = record.text("model").map(str::to_owned);
     // An empty message is written before its content arrives, and stays if the request is cancelled.
     if !blocks.is_empty() {
-        draft.add_reply(line, ImportedReply { blocks, model, usage, ..Default::default() }, known_ms);
+        draft.add_reply(
+            line,
+            ImportedReply { blocks, model, usage, ..Default::default() },
+            known_ms,
+        );
     }
     for call in calls {
         add_result(draft, &call, known_ms);
@@ -100,7 +104,10 @@ fn parts_of(content: Value) -> Vec<Value> {
         Value::String(text) => block::text(text),
         other => other,
     };
-    list.into_iter().map(part).filter(|part| part.get("text").is_none_or(|text| text != "")).collect()
+    list.into_iter()
+        .map(part)
+        .filter(|part| part.get("text").is_none_or(|text| text != ""))
+        .collect()
 }
 
 /// Converts a part to Pi's form; types unknown to Pi are kept as they are.
@@ -113,9 +120,9 @@ fn pi_block(part: Value) -> Option<Value> {
     if let Some(call) = part.get("functionCall") {
         return tool_call(call);
     }
-    let inline = part.get("inlineData").and_then(|data| {
-        Some(block::image(string(data, "mimeType")?, string(data, "data")?))
-    });
+    let inline = part
+        .get("inlineData")
+        .and_then(|data| Some(block::image(string(data, "mimeType")?, string(data, "data")?)));
     inline.or_else(|| part.is_object().then_some(part))
 }
 
@@ -159,7 +166,10 @@ fn result_text(call: &Value) -> Option<String> {
 fn response_text(response: &Value) -> String {
     let inner = response.get("response").unwrap_or(&Value::Null);
     let text = ["output", "error", "content"].iter().find_map(|name| string(inner, name));
-    text.map_or_else(|| if inner.is_null() { String::new() } else { inner.to_string() }, str::to_owned)
+    text.map_or_else(
+        || if inner.is_null() { String::new() } else { inner.to_string() },
+        str::to_owned,
+    )
 }
 
 /// Adds a result that is a part of a user message, unless the call has one.

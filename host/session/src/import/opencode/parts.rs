@@ -18,7 +18,11 @@ pub(super) struct MessageContent {
 
 impl MessageContent {
     /// Reads the parts in the order of their ids, in which they were written.
-    pub(super) fn read(draft: &mut ImportDraft, line: u64, mut parts: Vec<Value>) -> MessageContent {
+    pub(super) fn read(
+        draft: &mut ImportDraft,
+        line: u64,
+        mut parts: Vec<Value>,
+    ) -> MessageContent {
         parts.sort_by(|a, b| string(a, "id").cmp(&string(b, "id")));
         let mut content = MessageContent::default();
         for part in parts {
