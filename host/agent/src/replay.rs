@@ -15,7 +15,7 @@ use ctxhost_engine_api::{EntryKind, Role};
 use self::observer::ReplayObserver;
 use self::report::{EngineRun, ReplayedEngine};
 use super::offline::OfflineOptions;
-use ctxhost_context::ContextError;
+use ctxhost_context::{Context, ContextError, Prompt};
 use ctxhost_engine::{ActiveEngine, EngineSpec, HostClock};
 use ctxhost_session::{Record, RecordKind, Session};
 
@@ -51,17 +51,10 @@ fn replay_through<'a>(
     mut on_progress: Box<dyn FnMut(ReplayProgress) + 'a>,
 ) -> LocalBoxFuture<'a, Result<EngineRun, ContextError>> {
     Box::pin(async move {
-        let clock = HostClock::recorded();
-        // Before the engine opens: it may read the time when it is created.
-        clock.set(recorded.branch().first().map_or(0, |record| record.timestamp_ms()));
-        // In memory, so that compactions do not touch the recorded file.
-        let session = Session::in_memory(recorded.header().clone());
-        let mut context = options.open(session, engines, clock.clone())?;
+        let (mut context, clock) = open_replay(recorded, engines, options).await?;
         let branch: Vec<&Record> =
             recorded.branch().into_iter().filter(|r| is_history(r)).collect();
         let total = branch.iter().filter(|record| is_answer(record)).count() as u64;
-        // As for a live session: the engine is bootstrapped before its first request.
-        context.ingest().await?;
         let budget_tokens = options.budget_tokens();
         let floor_tokens = options.context.invariants.floor_tokens(budget_tokens);
         let mut observer = ReplayObserver::new(budget_tokens, floor_tokens);
@@ -85,6 +78,48 @@ fn replay_through<'a>(
         let quarantine = engine.quarantine_record().map(|record| record.reason).unwrap_or_default();
         Ok(observer.finish(engine_facts(engine, engines), quarantine))
     })
+}
+
+/// Replays a session up to a record, and returns the prompt that the engine makes for the request after it.
+///
+/// # Errors
+///
+/// As [`replay`], and if there is no such record.
+pub fn replay_prompt<'a>(
+    recorded: &'a Session,
+    until: &'a str,
+    engines: &'a (impl AsRef<[EngineSpec]> + ?Sized),
+    options: &'a OfflineOptions,
+) -> LocalBoxFuture<'a, Result<Prompt, ContextError>> {
+    let engines = engines.as_ref();
+    Box::pin(async move {
+        let (mut context, clock) = open_replay(recorded, engines, options).await?;
+        for record in recorded.branch_to(until)?.into_iter().filter(|record| is_history(record)) {
+            clock.set(record.timestamp_ms());
+            if is_answer(record) {
+                context.prepare(&options.target).await?;
+            }
+            context.session_mut().append_record(record)?;
+        }
+        context.prepare(&options.target).await
+    })
+}
+
+/// Opens a context for a replay, and the clock of the recording.
+async fn open_replay(
+    recorded: &Session,
+    engines: &[EngineSpec],
+    options: &OfflineOptions,
+) -> Result<(Context, HostClock), ContextError> {
+    let clock = HostClock::recorded();
+    // Before the engine opens: it may read the time when it is created.
+    clock.set(recorded.branch().first().map_or(0, |record| record.timestamp_ms()));
+    // In memory, so that compactions do not touch the recorded file.
+    let session = Session::in_memory(recorded.header().clone());
+    let mut context = options.open(session, engines, clock.clone())?;
+    // As for a live session: the engine is bootstrapped before its first request.
+    context.ingest().await?;
+    Ok((context, clock))
 }
 
 /// Counts the context-bearing entries, turns and requests of a session.

@@ -5,12 +5,13 @@ use std::process::ExitCode;
 
 use serde_json::json;
 
+use super::agent_folders::open_session;
 use super::error::CliError;
 use super::output::Output;
 use super::render::format::one_line;
 use super::session_arg::shell_quote;
 use ctxhost_history::{BisectResult, BranchCompaction, TextFate, TextLocation, bisect};
-use ctxhost_session::import;
+use ctxhost_session::import::ImportFormat;
 
 /// Find the compaction that lost a text.
 ///
@@ -18,7 +19,7 @@ use ctxhost_session::import;
 /// session does not contain the text.
 #[derive(Debug, clap::Args)]
 pub(super) struct BisectArgs {
-    /// Session, or a recording of another agent.
+    /// Session or recording of another agent: a file, or an id that `ctxhost doctor` prints.
     session: PathBuf,
     /// Text to search for.
     text: String,
@@ -29,9 +30,11 @@ pub(super) struct BisectArgs {
 
 impl BisectArgs {
     pub(super) fn run(self, output: &mut Output) -> Result<ExitCode, CliError> {
-        let session = import::open_file(&self.session)?.session;
+        let recorded = open_session(&self.session)?;
+        let session = recorded.session;
         let search = bisect(&session, &self.text)?;
-        let commands = commands(&search, &self.session);
+        let is_pi = recorded.format.starts_with(ImportFormat::Pi.name());
+        let commands = commands(&search, &self.session, is_pi);
         if self.json {
             let value = json!({ "text": self.text, "found": search, "commands": commands });
             output.print_json(&value)?;
@@ -43,10 +46,18 @@ impl BisectArgs {
     }
 }
 
-/// The commands that restore the text, the one that restores most first.
-fn commands(search: &BisectResult, session: &Path) -> Vec<String> {
+/// The commands that restore the text, the one that restores most first. A recording of another agent is never
+/// written: its text can be printed, and a copy of it can be changed.
+fn commands(search: &BisectResult, session: &Path, is_pi: bool) -> Vec<String> {
     let session = shell_quote(session);
     let mut commands = Vec::new();
+    if !is_pi {
+        if let Some(first) = search.first.as_ref().filter(|_| !is_in_context(search)) {
+            commands.push(format!("ctxhost fetch {session} {}", first.entry));
+            commands.push(format!("ctxhost export {session} --out session.jsonl"));
+        }
+        return commands;
+    }
     if let TextFate::Lost { by, .. } = &search.fate {
         commands.push(format!("ctxhost undo {session}@{}", by.number));
     }

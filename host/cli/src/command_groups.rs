@@ -6,7 +6,7 @@ use clap::Command;
 const GROUPS: [(&str, &[&str]); 6] = [
     (
         "See what engines do with a session",
-        &["replay", "bench", "context", "diff", "bisect", "statusline"],
+        &["doctor", "replay", "bench", "context", "diff", "bisect", "statusline"],
     ),
     ("Run an agent, or the agent you have", &["chat", "run", "serve"]),
     (

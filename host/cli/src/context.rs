@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use serde_json::json;
 
+use super::agent_folders::resolve_session;
 use super::error::CliError;
 use super::output::Output;
 use super::render::context_usage::{self, WindowBudget};
@@ -20,7 +21,7 @@ use ctxhost_session::import;
 /// Also shows what could be freed, and when the next compaction is due.
 #[derive(Debug, clap::Args)]
 pub(super) struct ContextArgs {
-    /// Session file.
+    /// Session or recording of another agent: a file, or an id that `ctxhost doctor` prints.
     session: PathBuf,
     /// Context window, such as 200k; by default the window of the session's model.
     #[arg(long, value_name = "TOKENS", value_parser = parse_tokens)]
@@ -36,8 +37,9 @@ impl ContextArgs {
         config_path: Option<&Path>,
         output: &mut Output,
     ) -> Result<ExitCode, CliError> {
-        let config = run_setup::find_config(config_path, &self.session, output)?;
-        let recorded = import::open_file(&self.session)?;
+        let path = resolve_session(&self.session)?;
+        let config = run_setup::find_config(config_path, &path, output)?;
+        let recorded = import::open_file(&path)?;
         let (session, recorded_tokens) = (recorded.session, recorded.window_tokens);
         let model = session.model();
         let facts = run_setup::model_window(&config, model.as_ref(), self.window, recorded_tokens);

@@ -2,20 +2,20 @@
 
 use std::process::ExitCode;
 
+use super::agent_folders::open_session;
 use super::error::CliError;
 use super::output::Output;
 use super::render;
 use super::session_arg::SessionArg;
 use ctxhost_history::diff_compaction;
-use ctxhost_session::import;
 
 /// Show what a compaction dropped, replaced and kept.
 ///
-/// Reads compactions of ctxhost and of Pi. Writes nothing.
+/// Reads sessions of ctxhost and recordings of other agents with their compactions. Writes nothing.
 #[derive(Debug, clap::Args)]
 pub(super) struct DiffArgs {
     /// Session, and which of its compactions: `session.jsonl@2` is the second, `@-1` the last.
-    /// Default: the last.
+    /// Default: the last. A session is a file, or an id that `ctxhost doctor` prints.
     #[arg(value_name = "SESSION[@N]")]
     session: SessionArg,
     /// List everything.
@@ -28,7 +28,7 @@ pub(super) struct DiffArgs {
 
 impl DiffArgs {
     pub(super) fn run(self, output: &mut Output) -> Result<ExitCode, CliError> {
-        let session = import::open_file(&self.session.path)?.session;
+        let session = open_session(&self.session.path)?.session;
         let difference = diff_compaction(&session, self.session.number)?;
         if self.json {
             output.print_json(&difference)?;

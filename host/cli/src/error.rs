@@ -1,5 +1,6 @@
 //! Errors of commands: a message, hints, an exit code.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use ctxhost_agent::canary::CanaryError;
@@ -18,6 +19,7 @@ use ctxhost_store as store;
 use ctxhost_trust::{LockError, PackageError};
 
 use super::output::Output;
+use super::session_arg::shell_quote;
 
 /// What has to change before the command succeeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,8 +156,23 @@ impl From<std::io::Error> for CliError {
 
 impl From<SessionError> for CliError {
     fn from(error: SessionError) -> Self {
-        CliError::user(error.to_string())
+        let hint = match &error {
+            SessionError::Header { name, .. } => recording_hint(Path::new(name)),
+            _ => None,
+        };
+        let error = CliError::user(error.to_string());
+        hint.into_iter().fold(error, CliError::hint)
     }
+}
+
+/// What to do with a file that is no session but a recording of another agent.
+fn recording_hint(path: &Path) -> Option<String> {
+    let format = import::open_file(path).ok()?.format;
+    let quoted = shell_quote(path);
+    Some(format!(
+        "it is a {format} recording: replay, diff, context, bisect and statusline read it as it is; \
+         `ctxhost export {quoted} --out session.jsonl` makes a session that can be changed"
+    ))
 }
 
 impl From<HistoryError> for CliError {
@@ -181,7 +198,15 @@ impl From<store::StoreOpenError> for CliError {
 
 impl From<import::ImportOpenError> for CliError {
     fn from(error: import::ImportOpenError) -> Self {
-        CliError::user(error.to_string())
+        let is_unknown = matches!(
+            error,
+            import::ImportOpenError::Recording { source: import::ImportError::Unknown { .. }, .. }
+        );
+        let error = CliError::user(error.to_string());
+        if !is_unknown {
+            return error;
+        }
+        error.hint("`ctxhost doctor` finds the sessions of the agents on this machine")
     }
 }
 

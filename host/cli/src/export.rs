@@ -1,8 +1,9 @@
 //! `ctxhost export`: one branch as a document, redacted on request.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use super::agent_folders::resolve_session;
 use super::chat::blob_dirs;
 use super::error::CliError;
 use super::output::Output;
@@ -18,7 +19,7 @@ use ctxhost_session::import;
 /// share it.
 #[derive(Debug, clap::Args)]
 pub(super) struct ExportArgs {
-    /// Session, or a recording of another agent.
+    /// Session or recording of another agent, by file or id.
     session: PathBuf,
     /// Replace personal data by placeholders.
     #[arg(long)]
@@ -43,10 +44,11 @@ enum ExportFormat {
 
 impl ExportArgs {
     pub(super) fn run(self, output: &mut Output) -> Result<ExitCode, CliError> {
-        let session = import::open_file(&self.session)?.session;
+        let path = resolve_session(&self.session)?;
+        let session = import::open_file(&path)?.session;
         let export = history::export_branch(&session, self.redact);
         let text = match self.format {
-            ExportFormat::Json => self.with_images(&export.to_json_lines()),
+            ExportFormat::Json => with_images(&path, &export.to_json_lines()),
             ExportFormat::Markdown => export.to_markdown()?,
         };
         match &self.out {
@@ -64,12 +66,10 @@ impl ExportArgs {
     }
 }
 
-impl ExportArgs {
-    /// Inlines images from the blob store, which a reader of the export does not have.
-    fn with_images(&self, text: &str) -> String {
-        let images = ImageStore::new_inline(blob_dirs().session_blobs(&self.session));
-        text.split_inclusive('\n').map(|line| images.load_line_images(line)).collect()
-    }
+/// Inlines images from the blob store, which a reader of the export does not have.
+fn with_images(session: &Path, text: &str) -> String {
+    let images = ImageStore::new_inline(blob_dirs().session_blobs(session));
+    text.split_inclusive('\n').map(|line| images.load_line_images(line)).collect()
 }
 
 fn describe_export(export: &history::SessionExport) -> String {

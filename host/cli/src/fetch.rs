@@ -1,8 +1,9 @@
 //! `ctxhost fetch`: the original that a notice replaces.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use super::agent_folders::resolve_session;
 use super::chat::blob_dirs;
 use super::error::CliError;
 use super::output::Output;
@@ -15,7 +16,7 @@ use ctxhost_session::{Session, import};
 /// Reads every session format that replay reads, and the blobs of the session.
 #[derive(Debug, clap::Args)]
 pub(super) struct FetchArgs {
-    /// Session file.
+    /// Session, by file or id.
     session: PathBuf,
     /// Handle from the notice, or a prefix of it.
     handle: String,
@@ -29,8 +30,9 @@ pub(super) struct FetchArgs {
 
 impl FetchArgs {
     pub(super) fn run(self, output: &mut Output) -> Result<ExitCode, CliError> {
-        let recorded = import::open_file(&self.session)?;
-        let bytes = match self.find(&recorded.session)? {
+        let path = resolve_session(&self.session)?;
+        let recorded = import::open_file(&path)?;
+        let bytes = match self.find(&path, &recorded.session)? {
             StoredOriginal::Entry { line, .. } if self.json => {
                 format!("{}\n", line.trim_end()).into()
             }
@@ -54,8 +56,8 @@ impl FetchArgs {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn find(&self, session: &Session) -> Result<StoredOriginal, OriginalError> {
-        let blobs = blob_dirs().session_blobs(&self.session);
-        originals::find_original(&self.session, session, &blobs, &self.handle)
+    fn find(&self, path: &Path, session: &Session) -> Result<StoredOriginal, OriginalError> {
+        let blobs = blob_dirs().session_blobs(path);
+        originals::find_original(path, session, &blobs, &self.handle)
     }
 }

@@ -5,6 +5,7 @@
     allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
 )]
 
+mod agent_folders;
 mod bench;
 mod bisect;
 mod branch;
@@ -18,6 +19,7 @@ mod config;
 mod context;
 mod dev;
 mod diff;
+mod doctor;
 mod engine_open;
 mod engines;
 mod error;
@@ -76,12 +78,14 @@ struct CliArgs {
     /// When to use colours.
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     color: ColorChoice,
+    /// `ctxhost` without a command shows what compactions lost: see `doctor`.
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Doctor(doctor::DoctorArgs),
     Replay(replay::ReplayArgs),
     Chat(chat::ChatArgs),
     Run(run::RunArgs),
@@ -135,7 +139,8 @@ pub fn run() -> ExitCode {
     // generated help.
     let matches = command_groups::with_groups(CliArgs::command()).get_matches();
     let arguments = CliArgs::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    if !arguments.command.starts_log() {
+    let command = arguments.command.unwrap_or_else(|| Command::Doctor(Default::default()));
+    if !command.starts_log() {
         log::start();
     }
     if arguments.locked {
@@ -143,7 +148,8 @@ pub fn run() -> ExitCode {
     }
     let output = &mut Output::new(arguments.color);
     let config = arguments.config.as_deref();
-    let outcome = match arguments.command {
+    let outcome = match command {
+        Command::Doctor(command) => command.run(config, output),
         Command::Replay(command) => command.run(config, output),
         Command::Chat(command) => command.run(config, output),
         Command::Run(command) => command.run(config, output),

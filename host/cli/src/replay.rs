@@ -23,13 +23,13 @@ use ctxhost_session::import::{ImportedSession, UNKNOWN_MODEL};
 
 /// Replay recorded sessions through engines and compare the results.
 ///
-/// Reads Pi, Claude Code and Codex sessions and plain OpenAI or Anthropic message arrays;
-/// demo:coding and demo:mixed are built in. Sessions are not changed and nothing is sent, unless
-/// the config names a model for summaries. Uses the config of --config, else the nearest one of the
+/// Reads sessions of Pi, OpenClaw, Claude Code, Codex, Gemini CLI and opencode, and plain OpenAI or
+/// Anthropic message arrays; demo:coding and demo:mixed are built in. Sessions are not changed and
+/// nothing is sent, unless the config names a model for summaries. Uses the config of --config, else the nearest one of the
 /// current folder, else the nearest one of the session, and prints which.
 #[derive(Debug, clap::Args)]
 pub(super) struct ReplayArgs {
-    /// Sessions: files, or demo:NAME.
+    /// Sessions: files, ids that `ctxhost doctor` prints, or demo:NAME.
     #[arg(required = true, value_name = "FILE|demo:NAME")]
     sessions: Vec<SessionSource>,
     /// Context window to replay against, such as 32k; by default the window of the session's model,

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 
+use super::agent_folders::resolve_session;
 use super::chat::session_folder;
 use super::config::load_config;
 use super::error::CliError;
@@ -22,7 +23,7 @@ use ctxhost_session::{Record, RecordedCompaction, Session, import};
 /// For shells, tmux and status bars.
 #[derive(Debug, clap::Args)]
 pub(super) struct StatuslineArgs {
-    /// Session; by default the newest chat session of this folder.
+    /// Session, by file or id; by default the newest chat session of this folder.
     session: Option<PathBuf>,
     /// Context window, such as 200k; by default the window of the session's model.
     #[arg(long, value_name = "TOKENS", value_parser = parse_tokens)]
@@ -64,7 +65,7 @@ impl StatuslineArgs {
 
     fn status(&self, config: &Config) -> Result<SessionStatus, CliError> {
         let path = match &self.session {
-            Some(path) => Some(path.clone()),
+            Some(path) => Some(resolve_session(path)?),
             None => newest_session()?,
         };
         let session = path.as_deref().map(import::open_file).transpose()?;

@@ -1,6 +1,6 @@
 //! Compares the live transcript before and after a compaction.
 //!
-//! Uses the session only, so it works for compactions by Pi too.
+//! Uses the session only, so it works for compactions by Pi and for imported ones too.
 
 use std::collections::{HashMap, HashSet};
 
@@ -113,11 +113,6 @@ pub fn diff_compaction(
     );
     let (dropped, shortened, inserted) = changes(session, &before, &after);
     let lost = retained.lost.into_iter();
-    let lost_at = |lost: retention::LostFact| LostText {
-        category: lost.category,
-        text: lost.text,
-        at: locate(session, &lost.entry),
-    };
     Ok(CompactionDiff {
         number: compaction.number,
         compactions: compactions(session).len(),
@@ -129,11 +124,17 @@ pub fn diff_compaction(
         before_tokens: before.total_tokens(),
         after_tokens: after.total_tokens(),
         survival: retained.shares,
-        lost: lost.map(lost_at).collect(),
+        lost: lost.map(|lost| lost_at(session, lost)).collect(),
         dropped,
         shortened,
         inserted,
     })
+}
+
+/// A lost fact with its location.
+pub(super) fn lost_at(session: &Session, lost: retention::LostFact) -> LostText {
+    let at = locate(session, &lost.entry);
+    LostText { category: lost.category, text: lost.text, at }
 }
 
 /// The dropped, changed and inserted entries.

@@ -14,6 +14,7 @@ mod entry_text;
 mod error;
 mod export;
 mod fork;
+mod loss;
 mod redact;
 mod restore;
 mod turns;
@@ -30,6 +31,7 @@ pub use diff::{
 pub use error::HistoryError;
 pub use export::{SessionExport, export_branch, write_new};
 pub use fork::{ForkPoint, fork_session};
+pub use loss::{CompactionLoss, SessionLoss, history_before, measure_loss};
 pub use redact::{RedactionCounts, SessionRedactor};
 pub use restore::{RestoreRequest, RestoredMessage, build_restoration};
 pub use turns::{BranchTurn, TurnRange, turn_of, turns};

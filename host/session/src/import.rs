@@ -1,20 +1,23 @@
 //! Import of sessions of other agents: format detection and conversion to Pi v3 messages.
 //!
-//! An import reproduces what happened, not what the other agent later sent: its compactions are skipped if the
-//! messages they replaced are in the file, and prompts that the user reverted are skipped with everything that
-//! followed from them. Recordings are never written.
+//! An import keeps every message, and records each compaction of the agent with what its context held
+//! afterwards. Prompts that the user reverted are skipped with everything that followed from them. A summary is
+//! a message only if the file starts with it. Recordings are never written.
 
 mod anthropic;
 mod block;
 mod chat;
 mod claude_code;
 mod codex;
+mod compaction;
 mod demo;
 mod detect;
 mod draft;
+mod gemini_cli;
 mod json_lines;
 mod open;
 mod openai;
+mod opencode;
 #[cfg(test)]
 mod tests;
 mod transcript;
@@ -24,5 +27,6 @@ pub use detect::detect;
 pub use draft::UNKNOWN_MODEL;
 pub use open::{ImportOpenError, ImportedSession, import_messages, open_bytes, open_file};
 pub use transcript::{
-    ImportError, ImportFormat, ImportProblem, ImportedMessage, ImportedTranscript,
+    ImportError, ImportFormat, ImportProblem, ImportedCompaction, ImportedItem, ImportedMessage,
+    ImportedTranscript,
 };

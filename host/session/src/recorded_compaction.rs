@@ -30,6 +30,8 @@ pub struct RecordedCompaction {
 struct WireCompactionSummary {
     summary: String,
     tokens_before: u64,
+    /// OpenClaw writes it here.
+    tokens_after: Option<u64>,
     details: Option<WireCompactionDetails>,
 }
 
@@ -59,7 +61,7 @@ impl Record {
             engine_version: ours.engine_version,
             trigger: ours.trigger,
             tokens_before: wire.tokens_before,
-            tokens_after: ours.tokens_after,
+            tokens_after: ours.tokens_after.or(wire.tokens_after),
             summary: wire.summary,
             host_details: ours.host_details,
         })

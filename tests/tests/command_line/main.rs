@@ -6,6 +6,7 @@ mod chat;
 mod cli;
 mod compact;
 mod diff;
+mod doctor;
 mod example_config;
 mod fsck;
 mod help;

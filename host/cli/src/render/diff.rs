@@ -35,9 +35,12 @@ fn head(difference: &CompactionDiff, session: &Path, style: TextStyle) -> String
     let CompactionDiff { number, compactions, before_tokens, after_tokens, .. } = difference;
     let name = format!("compaction {number} of {compactions}");
     let engine = match difference.engine.as_str() {
-        // Pi records no engine for its own compactions.
-        "" => "made by Pi".to_owned(),
-        engine => format!("{} {}", one_line(engine), one_line(&difference.engine_version)),
+        // Pi and OpenClaw record no engine for their own compactions.
+        "" => "made by the agent".to_owned(),
+        engine => {
+            let named = format!("{} {}", one_line(engine), one_line(&difference.engine_version));
+            named.trim_end().to_owned()
+        }
     };
     let mut facts =
         vec![style.paint(Tone::Strong, &name), one_line(&session.display().to_string())];

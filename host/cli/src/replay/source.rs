@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use super::super::agent_folders::open_session;
 use super::super::error::CliError;
 use super::super::run_setup;
 use ctxhost_agent::OfflineOptions;
@@ -50,7 +51,7 @@ impl SessionSource {
     /// Reads the session into memory.
     pub(crate) fn open(&self) -> Result<ImportedSession, CliError> {
         Ok(match self {
-            SessionSource::File(path) => import::open_file(path)?,
+            SessionSource::File(path) => open_session(path)?,
             SessionSource::Demo(demo) => demo.open()?,
         })
     }

@@ -2,18 +2,26 @@
 //!
 //! A user record has either text or tool results. Records of one reply share their `message.id`, even with
 //! results of its first calls between them, and become one message.
+//!
+//! A compaction is a `compact_boundary` record, which points at the messages that stay, and a user record with
+//! the summary. A `microcompact_boundary` names calls whose results were cleared.
 
+mod boundary;
 mod branch;
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 
 use serde_json::Value;
 
+use self::boundary::RecordChain;
 use super::anthropic::{self, API, PROVIDER};
-use super::block::{joined_text, string};
-use super::draft::ImportDraft;
+use super::block::{joined_text, kind, string};
+use super::draft::{CLEARED_RESULT, ImportDraft};
 use super::json_lines::{JsonRecord, records};
-use super::transcript::{ImportError, ImportFormat, ImportedTranscript};
+use super::transcript::{
+    ImportError, ImportFormat, ImportedCompaction, ImportedItem, ImportedTranscript,
+};
 
 /// Imports a session, or the file of a sub-agent, in which every record is on a side chain.
 pub(super) fn import(bytes: &[u8]) -> Result<ImportedTranscript, ImportError> {
@@ -26,7 +34,14 @@ pub(super) fn import(bytes: &[u8]) -> Result<ImportedTranscript, ImportError> {
         records.retain(|record| !record.is_true("isSidechain"));
     }
     let reverted = branch::find_reverted(&records);
-    let mut reader = ClaudeCodeReader { draft, replies: HashMap::new(), read: HashSet::new() };
+    let mut reader = ClaudeCodeReader {
+        draft,
+        replies: HashMap::new(),
+        read: HashSet::new(),
+        chain: RecordChain::new(&records),
+        messages: HashMap::new(),
+        unsummarized: None,
+    };
     for (record, _) in records.into_iter().zip(reverted).filter(|(_, is_reverted)| !is_reverted) {
         reader.add(record);
     }
@@ -39,12 +54,23 @@ struct ClaudeCodeReader {
     replies: HashMap<String, usize>,
     /// Ids of the records read so far, because a resumed session repeats some.
     read: HashSet<String>,
+    chain: RecordChain,
+    /// The messages of each record, by its id.
+    messages: HashMap<String, Range<usize>>,
+    /// Index of a compaction whose summary has not come yet.
+    unsummarized: Option<usize>,
 }
 
 impl ClaudeCodeReader {
     fn add(&mut self, record: JsonRecord) {
         let id = record.text("sessionId").or_else(|| record.text("session_id"));
         self.draft.identify(id, record.text("cwd"));
+        if let Some(version) = record.text("version") {
+            self.draft.set_agent_version(version);
+        }
+        if record.text("type") == Some("system") {
+            return self.add_system_record(&record);
+        }
         if !is_message(&record) {
             if record.text("type").is_none() {
                 self.draft.add_problem(record.line, "a record without a type");
@@ -52,36 +78,104 @@ impl ClaudeCodeReader {
             return;
         }
         let uuid = record.text("uuid").map(str::to_owned);
-        if uuid.as_ref().is_some_and(|uuid| self.read.contains(uuid)) || self.is_skipped(&record) {
+        let is_read = uuid.as_ref().is_some_and(|uuid| self.read.contains(uuid));
+        if is_read || record.is_true("isMeta") {
             return;
         }
+        // Without messages before it, the summary is all that is left of them: it becomes one.
+        if record.is_true("isCompactSummary") && self.draft.has_conversation() {
+            self.read.extend(uuid);
+            return self.add_summary(&record);
+        }
         let (messages, problems) = (self.draft.len(), self.draft.problem_count());
-        self.add_message(record);
+        let reply = self.add_message(record);
         // A record without usable content may be repeated with content.
         if self.draft.len() > messages || self.draft.problem_count() == problems {
+            let places = reply.map_or(messages..self.draft.len(), |reply| reply..reply + 1);
+            self.messages.extend(uuid.clone().map(|uuid| (uuid, places)));
             self.read.extend(uuid);
         }
     }
 
-    /// Whether to skip notes of the agent, and summaries of messages that are in the file.
-    fn is_skipped(&self, record: &JsonRecord) -> bool {
-        record.is_true("isMeta")
-            || (record.is_true("isCompactSummary") && self.draft.has_conversation())
+    fn add_system_record(&mut self, record: &JsonRecord) {
+        // Nothing that stays is in the file: its summary becomes the first message.
+        if !self.draft.has_conversation() {
+            return;
+        }
+        let uuid = record.text("uuid").map(str::to_owned);
+        if uuid.as_ref().is_some_and(|uuid| self.read.contains(uuid)) {
+            return;
+        }
+        match record.text("subtype") {
+            Some("compact_boundary") => {
+                let compaction = boundary::compaction(record, &self.chain, &self.messages);
+                let place = self.draft.add_compaction(compaction, record.timestamp_ms());
+                self.unsummarized = Some(place);
+            }
+            Some("microcompact_boundary") => {
+                let calls = boundary::cleared_calls(record);
+                self.draft.clear_results(&calls, CLEARED_RESULT, record.timestamp_ms());
+            }
+            _ => return,
+        }
+        self.read.extend(uuid);
     }
 
-    fn add_message(&mut self, mut record: JsonRecord) {
+    /// Adds the summary to its compaction. Old versions wrote no boundary before it.
+    fn add_summary(&mut self, record: &JsonRecord) {
+        let content = record.fields.get("message").and_then(|message| message.get("content"));
+        let text = content.map(joined_text).unwrap_or_default();
+        if text.is_empty() {
+            return self.draft.add_problem(record.line, "a summary without text");
+        }
+        let place = self.unsummarized.take().unwrap_or_else(|| {
+            self.draft.add_compaction(ImportedCompaction::default(), record.timestamp_ms())
+        });
+        if let Some(compaction) = self.draft.compaction_mut(place) {
+            compaction.items.insert(0, ImportedItem::Insert { is_reply: false, text });
+        }
+    }
+
+    /// Adds the messages of a record. Returns the index of the reply if it is a part of one.
+    fn add_message(&mut self, mut record: JsonRecord) -> Option<usize> {
         let mut message = record.take("message");
         if message.get("content").is_none() {
-            return self.draft.add_problem(record.line, "a message without content");
+            self.draft.add_problem(record.line, "a message without content");
+            return None;
         }
         if record.text("type") == Some("assistant") {
             return self.add_reply(&record, message);
         }
-        let content = message.get_mut("content").map(Value::take).unwrap_or_default();
+        let mut content = message.get_mut("content").map(Value::take).unwrap_or_default();
+        if self.take_cleared(&mut content, record.timestamp_ms()) {
+            return None;
+        }
         anthropic::add_user(&mut self.draft, record.line, content, record.timestamp_ms());
+        None
     }
 
-    fn add_reply(&mut self, record: &JsonRecord, mut message: Value) {
+    /// Removes the results that repeat an earlier one as cleared, and records the clearing. Returns whether
+    /// nothing else is left.
+    fn take_cleared(&mut self, content: &mut Value, known_ms: Option<i64>) -> bool {
+        let Some(blocks) = content.as_array_mut() else { return false };
+        let mut cleared = Vec::new();
+        blocks.retain(|block| {
+            let id = string(block, "tool_use_id").filter(|_| kind(block) == "tool_result");
+            let Some(id) = id.map(str::to_owned) else { return true };
+            let is_marker =
+                block.get("content").map(joined_text).as_deref() == Some(CLEARED_RESULT);
+            let is_cleared = is_marker && self.draft.has_result(&id);
+            cleared.extend(is_cleared.then_some(id));
+            !is_cleared
+        });
+        let is_empty = blocks.is_empty() && !cleared.is_empty();
+        if !cleared.is_empty() {
+            self.draft.clear_results(&cleared, CLEARED_RESULT, known_ms);
+        }
+        is_empty
+    }
+
+    fn add_reply(&mut self, record: &JsonRecord, mut message: Value) -> Option<usize> {
         let id = string(&message, "id").map(str::to_owned);
         let error = record.is_true("isApiErrorMessage").then(|| joined_content(&message));
         let mut reply = anthropic::reply(&mut self.draft, record.line, &mut message);
@@ -94,10 +188,12 @@ impl ClaudeCodeReader {
         }
         let index = id.as_ref().and_then(|id| self.replies.get(id).copied());
         if let Some(index) = index {
-            return self.draft.extend_reply(index, reply);
+            self.draft.extend_reply(index, reply);
+            return Some(index);
         }
         let index = self.draft.add_reply(record.line, reply, record.timestamp_ms());
         self.replies.extend(id.zip(index));
+        index
     }
 }
 

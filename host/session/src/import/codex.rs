@@ -2,8 +2,11 @@
 //!
 //! Events mostly repeat items for the screen. Three things come from them only: which user items start a
 //! turn of the user, how many turns were rolled back, and usage.
+//!
+//! A `compacted` record holds the history that replaced the one before it, or only a summary.
 
 mod item;
+mod replacement;
 
 use serde_json::Value;
 
@@ -24,6 +27,7 @@ pub(super) fn import(bytes: &[u8]) -> Result<ImportedTranscript, ImportError> {
             reader.add(record);
         }
     }
+    reader.report_announced();
     reader.draft.finish()
 }
 
@@ -34,12 +38,23 @@ struct RolloutReader {
     /// Index of the reply that the next usage belongs to.
     answering: Option<usize>,
     turns: RolloutTurns,
+    /// The size of the newest request with its answer.
+    context_tokens: u64,
+    /// The line of an event about a compaction that has no record yet.
+    announced: Option<u64>,
 }
 
 impl RolloutReader {
     fn new() -> RolloutReader {
         let draft = ImportDraft::new(ImportFormat::Codex, PROVIDER, API);
-        RolloutReader { draft, has_head: false, answering: None, turns: RolloutTurns::default() }
+        RolloutReader {
+            draft,
+            has_head: false,
+            answering: None,
+            turns: RolloutTurns::default(),
+            context_tokens: 0,
+            announced: None,
+        }
     }
 
     fn add(&mut self, mut record: JsonRecord) {
@@ -67,6 +82,9 @@ impl RolloutReader {
         }
         let id = string(head, "id").or_else(|| string(head, "session_id"));
         self.draft.identify(id, string(head, "cwd"));
+        if let Some(version) = string(head, "cli_version") {
+            self.draft.set_agent_version(version);
+        }
         if let Some(provider) = string(head, "model_provider") {
             self.draft.set_provider(provider);
         }
@@ -78,12 +96,15 @@ impl RolloutReader {
 
     fn add_context(&mut self, context: &Value) {
         self.draft.identify(None, string(context, "cwd"));
+        self.add_window(Some(context));
         if let Some(model) = string(context, "model") {
             self.draft.set_model(model);
         }
     }
 
     fn add_item(&mut self, line: u64, written: Value, known_ms: Option<i64>) {
+        // The record of a compaction comes right after its event or before it.
+        self.report_announced();
         match item::read_item(&mut self.draft, line, written) {
             RolloutItem::System(text) => self.draft.add_system(text, known_ms),
             RolloutItem::User(blocks) => {
@@ -106,10 +127,18 @@ impl RolloutReader {
         self.answering = self.draft.add_reply(line, part, known_ms).or(self.answering);
     }
 
-    /// Skips a compaction, whose messages are in the file, unless the file starts with it.
+    /// Adds a compaction, or the messages that it left where the file starts with it.
     fn add_compacted(&mut self, line: u64, mut compacted: Value, known_ms: Option<i64>) {
         self.answering = None;
+        self.announced = None;
         if self.draft.has_conversation() {
+            match replacement::read_compaction(&mut self.draft, line, compacted) {
+                Some(mut compaction) => {
+                    compaction.tokens_before = self.context_tokens;
+                    self.draft.add_compaction(compaction, known_ms);
+                }
+                None => self.draft.add_problem(line, "a compaction without history or message"),
+            }
             return;
         }
         let items = compacted.get_mut("replacement_history").map(Value::take);
@@ -131,7 +160,21 @@ impl RolloutReader {
             }
             "task_started" => self.add_window(Some(event)),
             "thread_rolled_back" => self.roll_back(line, event),
+            "context_compacted" => {
+                let newest = self.draft.compactions().last();
+                if newest.is_none_or(|newest| newest.at != self.draft.len()) {
+                    self.report_announced();
+                    self.announced = Some(line);
+                }
+            }
             _ => {}
+        }
+    }
+
+    /// Reports an event about a compaction whose record is missing.
+    fn report_announced(&mut self) {
+        if let Some(line) = self.announced.take() {
+            self.draft.add_problem(line, "a compaction without its record");
         }
     }
 
@@ -145,7 +188,12 @@ impl RolloutReader {
 
     fn add_usage(&mut self, event: &Value) {
         // Usage of the newest request; `total_token_usage` is the sum over the session.
-        let usage = event.get("info").and_then(|info| info.get("last_token_usage")).map(usage);
+        let newest = event.get("info").and_then(|info| info.get("last_token_usage"));
+        if let Some(newest) = newest {
+            self.context_tokens =
+                tokens(newest, "input_tokens").saturating_add(tokens(newest, "output_tokens"));
+        }
+        let usage = newest.map(usage);
         if let Some(place) = self.answering {
             self.draft.extend_reply(place, ImportedReply { usage, ..ImportedReply::default() });
         }

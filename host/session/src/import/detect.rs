@@ -24,7 +24,7 @@ pub fn detect(bytes: &[u8]) -> Result<ImportFormat, ImportError> {
         return Err(ImportError::Empty);
     }
     let found = match ChatDocument::document(bytes) {
-        Some(chat) => format_of_chat(&chat),
+        Some(chat) => format_of_chat(&chat).or_else(|| format_of_agent_document(&chat)),
         None => format_of_lines(bytes),
     };
     found.ok_or_else(|| ImportError::Unknown { seen: describe(bytes) })
@@ -47,6 +47,9 @@ fn format_of_lines(bytes: &[u8]) -> Option<ImportFormat> {
         if is_claude_code(&record) {
             return Some(ImportFormat::ClaudeCode);
         }
+        if is_gemini_control(&record) || is_gemini_message(&record) {
+            return Some(ImportFormat::GeminiCli);
+        }
         if is_chat_message(&record) {
             if let Some(dialect) = dialect(&record.fields) {
                 return Some(dialect);
@@ -65,6 +68,32 @@ fn format_of_chat(chat: &ChatDocument) -> Option<ImportFormat> {
         return Some(ImportFormat::Anthropic);
     }
     Some(messages.find_map(|message| dialect(&message.fields)).unwrap_or(ImportFormat::OpenAi))
+}
+
+/// The format of a document with a list of messages that are none of an API.
+fn format_of_agent_document(chat: &ChatDocument) -> Option<ImportFormat> {
+    chat.messages.iter().flatten().find_map(|message| {
+        if is_gemini_message(message) {
+            return Some(ImportFormat::GeminiCli);
+        }
+        let parts = ["info", "parts"].map(|name| message.fields.get(name));
+        matches!(parts, [Some(Value::Object(_)), Some(Value::Array(_))])
+            .then_some(ImportFormat::OpenCode)
+    })
+}
+
+/// The first line of a chat, or a change of it.
+fn is_gemini_control(record: &JsonRecord) -> bool {
+    let is_header = record.text("sessionId").is_some()
+        && record.text("projectHash").is_some()
+        && record.text("type").is_none();
+    is_header || record.fields.contains_key("$set") || record.text("$rewindTo").is_some()
+}
+
+fn is_gemini_message(record: &JsonRecord) -> bool {
+    matches!(record.text("type"), Some("user" | "gemini"))
+        && record.text("id").is_some()
+        && record.fields.contains_key("content")
 }
 
 /// Version 1 has no version field. Another harness, whose sessions also start with `session`, writes 0.
@@ -185,6 +214,16 @@ mod tests {
             (r#"{"type":"user","message":"hi"}"#, "unknown"),
             (r#"{"role":"user","content":"hi"}"#, "openai"),
             (r#"[{"role":"user","content":"hi"}]"#, "openai"),
+            (r#"{"sessionId":"s","projectHash":"h","startTime":"t"}"#, "gemini-cli"),
+            (r#"{"id":"a","type":"user","content":"hi"}"#, "gemini-cli"),
+            (
+                r#"{"sessionId":"s","messages":[{"id":"a","type":"gemini","content":""}]}"#,
+                "gemini-cli",
+            ),
+            (
+                r#"{"info":{"id":"ses_1"},"messages":[{"info":{"role":"user"},"parts":[]}]}"#,
+                "opencode",
+            ),
             (r#"[{"role":"user"}]"#, "unknown"),
             (r#"[{"role":"robot","content":"hi"}]"#, "unknown"),
             (r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#, "openai"),
@@ -238,6 +277,9 @@ mod tests {
         assert!(error(b"{\"a\":1,\"b\":2}").contains(r#"with the fields "a", "b""#));
         let seen = error(b"{\"type\":\"x\"}\n{\"type\":\"y\"}\n{\"type\":\"x\"}");
         assert!(seen.contains(r#"records of type "x", "y";"#), "{seen}");
-        assert!(seen.ends_with("pi, claude-code, codex, openai, anthropic"), "{seen}");
+        assert!(
+            seen.ends_with("pi, claude-code, codex, gemini-cli, opencode, openai, anthropic"),
+            "{seen}"
+        );
     }
 }

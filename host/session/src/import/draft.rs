@@ -1,13 +1,14 @@
 //! Builds the messages of an import.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value, json};
 
 use super::block;
 use super::json_lines::{describe_kind, problem};
 use super::transcript::{
-    ImportError, ImportFormat, ImportProblem, ImportedMessage, ImportedTranscript,
+    ImportError, ImportFormat, ImportProblem, ImportedCompaction, ImportedItem, ImportedMessage,
+    ImportedTranscript,
 };
 
 /// The model of replies in a recording that names none.
@@ -15,6 +16,12 @@ pub const UNKNOWN_MODEL: &str = "unknown";
 
 /// Time assumed between a message and a next one without a time.
 const STEP_MS: i64 = 1_000;
+
+/// The trigger of a compaction that cleared tool results only.
+pub(super) const PRUNE: &str = "prune";
+
+/// The text that agents show in place of a cleared tool result.
+pub(super) const CLEARED_RESULT: &str = "[Old tool result content cleared]";
 
 /// The messages so far, the newest time, and the names of called tools.
 pub(super) struct ImportDraft {
@@ -25,6 +32,8 @@ pub(super) struct ImportDraft {
     imported: ImportedTranscript,
     tools: Vec<Value>,
     tool_names: HashMap<String, String>,
+    /// Ids of the calls with a result.
+    answered: HashSet<String>,
     newest_ms: Option<i64>,
 }
 
@@ -58,6 +67,7 @@ impl ImportDraft {
             imported: ImportedTranscript::default(),
             tools: Vec::new(),
             tool_names: HashMap::new(),
+            answered: HashSet::new(),
             newest_ms: None,
         }
     }
@@ -98,6 +108,11 @@ impl ImportDraft {
                 *known = named.into();
             }
         }
+    }
+
+    /// Sets the version of the agent. The newest one counts.
+    pub(super) fn set_agent_version(&mut self, version: &str) {
+        self.imported.agent_version = version.into();
     }
 
     pub(super) fn set_provider(&mut self, provider: &str) {
@@ -206,6 +221,7 @@ impl ImportDraft {
             result.content.push(block::text(""));
         }
         let tool = self.tool_names.get(&result.call_id).cloned().or(result.tool);
+        self.answered.insert(result.call_id.clone());
         let message = json!({
             "role": "toolResult",
             "toolCallId": result.call_id,
@@ -216,9 +232,76 @@ impl ImportDraft {
         self.push(message, known_ms);
     }
 
-    /// Removes the messages from an index on.
+    /// Whether a call has a result.
+    pub(super) fn has_result(&self, call_id: &str) -> bool {
+        self.answered.contains(call_id)
+    }
+
+    /// Removes the messages from an index on, and the compactions after it.
     pub(super) fn truncate(&mut self, place: usize) {
         self.imported.messages.truncate(place);
+        self.imported.compactions.retain(|compaction| compaction.at <= place);
+    }
+
+    /// A message by its index.
+    pub(super) fn message(&self, place: usize) -> Option<&Value> {
+        self.imported.messages.get(place).map(|imported| &imported.message)
+    }
+
+    /// Adds a compaction after the newest message and returns its index. Its place and its time, if
+    /// unknown, are set here.
+    pub(super) fn add_compaction(
+        &mut self,
+        compaction: ImportedCompaction,
+        known_ms: Option<i64>,
+    ) -> usize {
+        let timestamp_ms = known_ms.or(self.newest_ms).unwrap_or_default();
+        let at = self.len();
+        self.imported.compactions.push(ImportedCompaction { at, timestamp_ms, ..compaction });
+        self.imported.compactions.len() - 1
+    }
+
+    pub(super) fn compactions(&self) -> &[ImportedCompaction] {
+        &self.imported.compactions
+    }
+
+    pub(super) fn compaction_mut(&mut self, place: usize) -> Option<&mut ImportedCompaction> {
+        self.imported.compactions.get_mut(place)
+    }
+
+    /// The context of the agent now: what the newest compaction left, and the messages since.
+    pub(super) fn context(&self) -> Vec<ImportedItem> {
+        let (items, since) = match self.imported.compactions.last() {
+            Some(newest) => (newest.items.clone(), newest.at),
+            None => (Vec::new(), 0),
+        };
+        items.into_iter().chain((since..self.len()).map(ImportedItem::Keep)).collect()
+    }
+
+    /// Records that the agent cleared the results of these calls and shows `text` in their place.
+    /// Clearings without a message between them are one compaction. Results that are unknown or no
+    /// longer in its context are skipped.
+    pub(super) fn clear_results(&mut self, call_ids: &[String], text: &str, known_ms: Option<i64>) {
+        let mut is_changed = false;
+        let mut items = self.context();
+        for item in &mut items {
+            let ImportedItem::Keep(message) = *item else { continue };
+            let call_id = self.message(message).and_then(|m| block::string(m, "toolCallId"));
+            if call_id.is_some_and(|id| call_ids.iter().any(|cleared| cleared == id)) {
+                *item = ImportedItem::ReplaceText { message, text: text.to_owned() };
+                is_changed = true;
+            }
+        }
+        let at = self.len();
+        match self.imported.compactions.last_mut() {
+            _ if !is_changed => {}
+            Some(newest) if newest.at == at && newest.trigger == PRUNE => newest.items = items,
+            _ => {
+                let trigger = PRUNE.to_owned();
+                let compaction = ImportedCompaction { items, trigger, ..Default::default() };
+                self.add_compaction(compaction, known_ms);
+            }
+        }
     }
 
     /// Sets the context window, in provider tokens.

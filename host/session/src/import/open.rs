@@ -3,10 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use ctxhost_files::LongLine;
+use serde_json::Value;
 
+use super::compaction::CompactionWriter;
 use super::detect::detect;
 use super::transcript::{ImportError, ImportFormat, ImportProblem, ImportedTranscript};
-use super::{anthropic, claude_code, codex, openai};
+use super::{anthropic, claude_code, codex, gemini_cli, openai, opencode};
 use crate::{RecordBody, Session, SessionError, SessionHeader};
 
 /// An imported recording.
@@ -67,12 +69,14 @@ pub fn import_messages(
         ImportFormat::Pi => Err(ImportError::Pi),
         ImportFormat::ClaudeCode => claude_code::import(bytes),
         ImportFormat::Codex => codex::import(bytes),
+        ImportFormat::GeminiCli => gemini_cli::import(bytes),
+        ImportFormat::OpenCode => opencode::import(bytes),
         ImportFormat::OpenAi => openai::import(bytes),
         ImportFormat::Anthropic => anthropic::import(bytes),
     }
 }
 
-/// Opens a recording of any format.
+/// Opens a recording of any format. Of a session in opencode's storage, the files of its messages are read too.
 ///
 /// # Errors
 ///
@@ -81,6 +85,12 @@ pub fn open_file(path: &Path) -> Result<ImportedSession, ImportOpenError> {
     let unreadable = |source| ImportOpenError::Unreadable { path: path.into(), source };
     let lines = ctxhost_files::read_lines(path).map_err(unreadable)?;
     let name = path.display().to_string();
+    if let Some(stored) = opencode::read_storage(path, &lines.bytes) {
+        let mut recorded = open_bytes(&name, &stored.map_err(unreadable)?)?;
+        // Lines of the document that was put together would name nothing.
+        recorded.problems.iter_mut().for_each(|problem| problem.line = 1);
+        return Ok(recorded);
+    }
     let mut recorded =
         open_bytes(&name, &lines.bytes).map_err(|error| match lines.long.first() {
             Some(long) => ImportOpenError::LongLine { path: path.into(), line: *long },
@@ -122,7 +132,16 @@ fn open_foreign(
     format: ImportFormat,
     imported: ImportedTranscript,
 ) -> Result<ImportedSession, SessionError> {
-    let ImportedTranscript { messages, model, cwd, id, window_tokens, problems } = imported;
+    let ImportedTranscript {
+        messages,
+        compactions,
+        agent_version,
+        model,
+        cwd,
+        id,
+        window_tokens,
+        problems,
+    } = imported;
     let began_ms = messages.first().map_or(0, |message| message.timestamp_ms);
     // A fixed id for a recording without one, so that two replays are identical.
     let id = if id.is_empty() { "recording" } else { &id };
@@ -130,9 +149,19 @@ fn open_foreign(
     if let Some((provider, model)) = &model {
         session.append_at(RecordBody::model_change(provider, model), began_ms)?;
     }
-    for message in messages {
-        let body = RecordBody::message(&message.message.to_string())?;
-        session.append_at(body, message.timestamp_ms)?;
+    let mut writer = CompactionWriter::new(format.name(), agent_version);
+    let mut compactions = compactions.into_iter().peekable();
+    let times: Vec<i64> = messages.iter().map(|message| message.timestamp_ms).collect();
+    let messages: Vec<Value> = messages.into_iter().map(|message| message.message).collect();
+    for (place, (message, timestamp_ms)) in messages.iter().zip(times).enumerate() {
+        while let Some(compaction) = compactions.next_if(|compaction| compaction.at <= place) {
+            writer.append(&mut session, compaction, &messages)?;
+        }
+        let body = RecordBody::message(&message.to_string())?;
+        writer.add_message(session.append_at(body, timestamp_ms)?);
+    }
+    for compaction in compactions {
+        writer.append(&mut session, compaction, &messages)?;
     }
     Ok(ImportedSession { session, format: format.name().to_owned(), window_tokens, problems })
 }

@@ -1,5 +1,7 @@
 //! The recordings as wholes: the fixtures, what no format holds, and bytes that were damaged.
 
+mod compactions;
+
 use std::path::{Path, PathBuf};
 
 use ctxhost_engine_api::{Flags, Message, Role};

@@ -13,6 +13,10 @@ pub enum ImportFormat {
     ClaudeCode,
     /// A rollout of OpenAI Codex: JSON lines with a `payload`.
     Codex,
+    /// A chat of Gemini CLI: JSON lines, or one JSON document of older versions.
+    GeminiCli,
+    /// A session of opencode: the session file of its storage, or an export.
+    OpenCode,
     /// Messages of the OpenAI chat completions API.
     OpenAi,
     /// Messages of the Anthropic API.
@@ -21,10 +25,12 @@ pub enum ImportFormat {
 
 impl ImportFormat {
     /// Every format, in the order of error messages.
-    pub const ALL: [ImportFormat; 5] = [
+    pub const ALL: [ImportFormat; 7] = [
         ImportFormat::Pi,
         ImportFormat::ClaudeCode,
         ImportFormat::Codex,
+        ImportFormat::GeminiCli,
+        ImportFormat::OpenCode,
         ImportFormat::OpenAi,
         ImportFormat::Anthropic,
     ];
@@ -35,6 +41,8 @@ impl ImportFormat {
             ImportFormat::Pi => "pi",
             ImportFormat::ClaudeCode => "claude-code",
             ImportFormat::Codex => "codex",
+            ImportFormat::GeminiCli => "gemini-cli",
+            ImportFormat::OpenCode => "opencode",
             ImportFormat::OpenAi => "openai",
             ImportFormat::Anthropic => "anthropic",
         }
@@ -52,6 +60,10 @@ impl fmt::Display for ImportFormat {
 pub struct ImportedTranscript {
     /// The messages, oldest first.
     pub messages: Vec<ImportedMessage>,
+    /// The compactions of the agent, oldest first.
+    pub compactions: Vec<ImportedCompaction>,
+    /// The version of the agent; empty if unknown.
+    pub agent_version: String,
     /// Provider and model of the newest reply, if the recording names a model.
     pub model: Option<(String, String)>,
     /// The working folder of the agent; empty if unknown.
@@ -72,6 +84,45 @@ pub struct ImportedMessage {
     /// Milliseconds since 1970. Without a recorded time, one second after the preceding message,
     /// starting at 0.
     pub timestamp_ms: i64,
+}
+
+/// A compaction in a recording: what the agent's context held afterwards.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ImportedCompaction {
+    /// The number of messages before it.
+    pub at: usize,
+    /// The context afterwards, in order.
+    pub items: Vec<ImportedItem>,
+    /// `auto` or `manual`; `prune` if it cleared tool results only, `rollback` if a cancelled request was
+    /// taken back; empty if unknown.
+    pub trigger: String,
+    /// The size of the context before, as the agent counted it; 0 if unknown.
+    pub tokens_before: u64,
+    /// The size afterwards; 0 if unknown.
+    pub tokens_after: u64,
+    /// Milliseconds since 1970.
+    pub timestamp_ms: i64,
+}
+
+/// One message of the context after a compaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ImportedItem {
+    /// A message of the history, by its index.
+    Keep(usize),
+    /// A message of the history with another text.
+    ReplaceText {
+        /// Its index.
+        message: usize,
+        /// The text.
+        text: String,
+    },
+    /// A message that is not in the history, such as the summary.
+    Insert {
+        /// Whether the model sees it as its own, and not as one of the user.
+        is_reply: bool,
+        /// The text.
+        text: String,
+    },
 }
 
 /// Something in a recording that could not be read.

@@ -28,9 +28,9 @@ pub(super) fn find_reverted(records: &[JsonRecord]) -> Vec<bool> {
     records.iter().map(&mut is_reverted).collect()
 }
 
-/// The ids of its parent and of itself.
+/// The ids of its parent and of itself. A compaction has no parent but names the record that it follows.
 fn link(record: &JsonRecord) -> Option<(&str, &str)> {
-    record.text("parentUuid").zip(record.text("uuid"))
+    record.text("parentUuid").or_else(|| record.text("logicalParentUuid")).zip(record.text("uuid"))
 }
 
 /// Whether the user wrote it: text, neither results nor a note of the agent.

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::tests::{CLAUDE_CODE, messages, roles, texts};
+use super::super::transcript::{ImportedCompaction, ImportedItem};
 use super::super::{ImportFormat, ImportedTranscript, import_messages};
 
 fn of(records: &[Value]) -> ImportedTranscript {
@@ -104,6 +105,119 @@ fn the_agents_own_summary_counts_only_where_nothing_else_is_left() {
     assert_eq!(texts(&whole), ["go", "next"]);
     let continued = of(&[boundary, summary, later]);
     assert_eq!(texts(&continued), ["summary", "next"]);
+}
+
+fn boundary(uuid: &str, logical_parent: &str, metadata: Value) -> Value {
+    json!({ "type": "system", "subtype": "compact_boundary", "uuid": uuid, "parentUuid": null,
+            "logicalParentUuid": logical_parent, "compactMetadata": metadata })
+}
+
+fn insert(text: &str) -> ImportedItem {
+    ImportedItem::Insert { is_reply: false, text: text.into() }
+}
+
+#[test]
+fn a_boundary_with_its_summary_is_a_compaction() {
+    let summary = with(user("s", Some("b"), "so far"), "isCompactSummary", true);
+    let metadata = json!({ "trigger": "auto", "preTokens": 900, "postTokens": 90 });
+    let talk = [user("u", None, "go"), reply("a", "u", "m1", text("done"))];
+    let records =
+        [&talk[..], &[boundary("b", "a", metadata), summary, user("v", Some("s"), "next")]]
+            .concat();
+    let imported = of(&records);
+    assert_eq!(texts(&imported), ["go", "done", "next"]);
+    let expected = ImportedCompaction {
+        at: 2,
+        items: vec![insert("so far")],
+        trigger: "auto".into(),
+        tokens_before: 900,
+        tokens_after: 90,
+        timestamp_ms: 1_000,
+    };
+    assert_eq!(imported.compactions, [expected]);
+    assert_eq!(of(&[&records[..], &records[..]].concat()).compactions, imported.compactions);
+}
+
+#[test]
+fn preserved_messages_stay_by_list_and_by_segment() {
+    let talk = [
+        user("u1", None, "one"),
+        reply("a1", "u1", "m1", text("first")),
+        user("u2", Some("a1"), "two"),
+        reply("a2", "u2", "m2", text("second")),
+        reply(
+            "a3",
+            "a2",
+            "m2",
+            json!({ "type": "tool_use", "id": "c", "name": "Read", "input": {} }),
+        ),
+    ];
+    let summary = with(user("s", Some("b"), "so far"), "isCompactSummary", true);
+    let kept = |metadata: Value| {
+        let end = [boundary("b", "a3", metadata), summary.clone()];
+        of(&[&talk[..], &end].concat()).compactions[0].items.clone()
+    };
+    let expected = [insert("so far"), ImportedItem::Keep(2), ImportedItem::Keep(3)];
+    let listed =
+        json!({ "preservedMessages": { "anchorUuid": "s", "uuids": ["a3", "u2", "gone"] } });
+    assert_eq!(kept(listed), expected);
+    let segment = |head: &str| json!({ "preservedSegment": { "headUuid": head, "anchorUuid": "s", "tailUuid": "a3" } });
+    assert_eq!(kept(segment("u2")), expected);
+    assert_eq!(kept(segment("nowhere")), [insert("so far")]);
+}
+
+#[test]
+fn a_summary_without_a_boundary_and_a_boundary_without_a_summary_count() {
+    let summary = with(user("s", Some("a"), "so far"), "isCompactSummary", true);
+    let old = of(&[user("u", None, "go"), summary]);
+    assert_eq!(old.compactions[0].items, [insert("so far")]);
+    let torn = of(&[user("u", None, "go"), boundary("b", "u", json!({}))]);
+    assert_eq!(torn.compactions[0].items, []);
+}
+
+#[test]
+fn cleared_results_keep_their_text_in_the_history() {
+    let result = |uuid: &str, text: &str| {
+        user(
+            uuid,
+            Some("a"),
+            json!([{ "type": "tool_result", "tool_use_id": "c", "content": text }]),
+        )
+    };
+    let call = json!({ "type": "tool_use", "id": "c", "name": "Read", "input": {} });
+    let talk =
+        [user("u", None, "go"), reply("a", "u", "m", call), result("r", "port 5433 is open")];
+    let expected =
+        ImportedItem::ReplaceText { message: 2, text: "[Old tool result content cleared]".into() };
+    let marked = of(&[&talk[..], &[result("r2", "[Old tool result content cleared]")]].concat());
+    let boundary = json!({ "type": "system", "subtype": "microcompact_boundary", "uuid": "m",
+                           "microcompactMetadata": { "compactedToolIds": ["c", "unknown"] } });
+    for imported in [marked, of(&[&talk[..], &[boundary]].concat())] {
+        assert_eq!(texts(&imported), ["go", "", "port 5433 is open"]);
+        assert_eq!(imported.compactions[0].trigger, "prune");
+        assert_eq!(imported.compactions[0].items[2], expected);
+    }
+    let only_marker =
+        of(&[&talk[..2], &[result("r", "[Old tool result content cleared]")]].concat());
+    assert_eq!(texts(&only_marker)[2], "[Old tool result content cleared]");
+}
+
+#[test]
+fn a_prompt_that_was_reverted_takes_its_compaction_along() {
+    let summary = with(user("s", Some("b"), "so far"), "isCompactSummary", true);
+    let imported = of(&[
+        user("u1", None, "one"),
+        reply("a1", "u1", "m1", text("first")),
+        user("u2", Some("a1"), "two, wrong"),
+        boundary("b", "u2", json!({})),
+        summary,
+        reply("a2", "s", "m2", text("to the wrong one")),
+        user("v2", Some("a1"), "two"),
+    ]);
+    assert_eq!(
+        (texts(&imported).join(" "), imported.compactions),
+        ("one first two".into(), vec![])
+    );
 }
 
 #[test]

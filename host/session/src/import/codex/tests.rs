@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::tests::{CODEX, messages, roles, texts};
+use super::super::transcript::ImportedItem;
 use super::super::{ImportFormat, ImportedTranscript, import_messages};
 
 fn record(of: &str, payload: Value) -> Value {
@@ -199,6 +200,102 @@ fn usage_goes_to_the_reply_it_counts() {
     assert_eq!(messages[1]["usage"]["cacheRead"], 60);
     assert_eq!(messages[1]["usage"]["totalTokens"], 105);
     assert_eq!(messages[3]["usage"]["totalTokens"], 207);
+}
+
+/// The first user message of the history stays, and the summary is new.
+fn replaced(summary: &str) -> Value {
+    let words = |text: &str| json!([{ "type": "input_text", "text": text }]);
+    record(
+        "compacted",
+        json!({ "message": summary, "replacement_history": [
+            { "type": "message", "role": "developer", "content": words("rules") },
+            { "type": "message", "role": "user", "content": words("go") },
+            { "type": "message", "role": "user", "content": words(summary) },
+        ]}),
+    )
+}
+
+fn insert(text: &str) -> ImportedItem {
+    ImportedItem::Insert { is_reply: false, text: text.into() }
+}
+
+#[test]
+fn a_replacement_history_is_what_stays() {
+    let head = record(
+        "session_meta",
+        json!({ "id": "t", "instructions": "be brief", "cli_version": "9" }),
+    );
+    let imported = of(&[
+        head,
+        message("developer", "rules"),
+        message("user", "go"),
+        message("assistant", "done"),
+        used(100, 60, 5),
+        replaced("so far"),
+        event(json!({ "type": "context_compacted" })),
+        message("user", "next"),
+    ]);
+    assert_eq!(texts(&imported)[2..], ["go", "done", "next"]);
+    assert_eq!(imported.agent_version, "9");
+    assert_eq!(imported.problems, []);
+    let compaction = &imported.compactions[0];
+    assert_eq!((compaction.at, compaction.tokens_before), (4, 105));
+    let kept = [0, 1, 2].map(ImportedItem::Keep);
+    assert_eq!(compaction.items, [&kept[..], &[insert("so far")]].concat());
+}
+
+#[test]
+fn a_summary_alone_keeps_the_newest_messages_of_the_user() {
+    let long = "x".repeat(79_990);
+    let imported = of(&[
+        message("user", "an old request of many words"),
+        message("assistant", "done"),
+        message("user", &long),
+        record("compacted", json!({ "message": "so far" })),
+    ]);
+    let [ImportedItem::ReplaceText { message: 0, text }, ImportedItem::Keep(2), summary] =
+        imported.compactions[0].items.as_slice()
+    else {
+        panic!("{:?}", imported.compactions)
+    };
+    assert_eq!(text, "an ol… 18 characters truncated …words");
+    assert_eq!(*summary, insert("so far"));
+}
+
+#[test]
+fn an_encrypted_summary_is_named_and_an_event_alone_is_noted() {
+    let imported = of(&[
+        message("user", "go"),
+        record(
+            "compacted",
+            json!({ "message": "", "replacement_history": [
+            { "type": "compaction", "encrypted_content": "abcdef" } ] }),
+        ),
+        message("user", "next"),
+        event(json!({ "type": "context_compacted" })),
+        message("user", "more"),
+    ]);
+    let ImportedItem::Insert { text, .. } = &imported.compactions[0].items[0] else { panic!() };
+    assert!(text.contains("6 bytes"), "{text}");
+    assert_eq!(imported.problems[0].line, 4);
+}
+
+#[test]
+fn a_rollback_past_a_compaction_takes_it_back() {
+    let [first, first_event] = turn("go");
+    let [second, second_event] = turn("two");
+    let records = [
+        first,
+        first_event,
+        message("assistant", "done"),
+        second,
+        second_event,
+        replaced("so far"),
+        event(json!({ "type": "thread_rolled_back", "num_turns": 1 })),
+    ];
+    let imported = of(&records);
+    assert_eq!((texts(&imported).join(" "), imported.compactions), ("go done".into(), vec![]));
+    assert_eq!(of(&records[..6]).compactions.len(), 1);
 }
 
 #[test]

@@ -1,0 +1,249 @@
+//! Where agents keep their sessions on this machine, and the sessions found there.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+use super::error::CliError;
+use ctxhost_engine::state_folder;
+use ctxhost_session::import::{self, ImportedSession};
+
+/// Limit for the entries read of one agent's folders.
+const MAX_ENTRIES: usize = 200_000;
+
+/// Characters of the id of a session. The end of a name is random; its beginning is often a time.
+const ID_CHARS: usize = 8;
+
+/// Least characters of an id on the command line.
+const MIN_ID_CHARS: usize = 4;
+
+/// A folder in which an agent keeps sessions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct AgentFolder {
+    /// The agent, as import formats name it.
+    pub(super) agent: &'static str,
+    pub(super) path: PathBuf,
+    /// The names below it: `*` for any folder, and the endings of the files.
+    layout: &'static [&'static str],
+}
+
+/// A session file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct FoundSession {
+    pub(super) path: PathBuf,
+    /// When it was last modified, in milliseconds since 1970.
+    pub(super) changed_ms: i64,
+    pub(super) bytes: u64,
+}
+
+/// The folders of all known agents for these variables. They may not exist.
+pub(super) fn agent_folders(variable: impl Fn(&str) -> Option<OsString>) -> Vec<AgentFolder> {
+    let path = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let home = path("HOME").unwrap_or_default();
+    let config = path("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config"));
+    let data = path("XDG_DATA_HOME").unwrap_or_else(|| home.join(".local/share"));
+    let or_default = |name: &str, default: &[PathBuf]| match path(name) {
+        Some(path) => vec![path],
+        None => default.to_vec(),
+    };
+    let mut folders = Vec::new();
+    let mut add = |agent, roots: Vec<PathBuf>, below: &str, layout| {
+        for root in roots {
+            folders.push(AgentFolder { agent, path: root.join(below), layout });
+        }
+    };
+    let claude = or_default("CLAUDE_CONFIG_DIR", &[home.join(".claude"), config.join("claude")]);
+    add("claude-code", claude, "projects", &["*", ".jsonl"]);
+    let codex = or_default("CODEX_HOME", &[home.join(".codex")]);
+    add("codex", codex.clone(), "sessions", &["*", "*", "*", ".jsonl"]);
+    add("codex", codex, "archived_sessions", &[".jsonl"]);
+    let pi = or_default("PI_CODING_AGENT_DIR", &[home.join(".pi/agent")]);
+    add("pi", pi, "sessions", &["*", ".jsonl"]);
+    let openclaw = [".openclaw", ".clawdbot", ".moltbot"].map(|name| home.join(name));
+    let openclaw = or_default("OPENCLAW_STATE_DIR", &openclaw);
+    add("openclaw", openclaw, "agents", &["*", "sessions", ".jsonl"]);
+    add("opencode", vec![data], "opencode/storage/session", &["*", ".json"]);
+    let gemini = or_default("GEMINI_CLI_HOME", &[home]);
+    add("gemini-cli", gemini, ".gemini/tmp", &["*", "chats", ".jsonl", ".json"]);
+    add("ctxhost", vec![state_folder()], "sessions", &["*", ".jsonl"]);
+    add("ctxhost", vec![state_folder()], "gateway/sessions", &["*", ".jsonl"]);
+    folders
+}
+
+/// The folders of this machine's agents.
+pub(super) fn own_agent_folders() -> Vec<AgentFolder> {
+    agent_folders(|name| std::env::var_os(name))
+}
+
+impl AgentFolder {
+    /// The sessions in it, in no order; empty if there is no folder. Links are not followed.
+    pub(super) fn list(&self) -> Vec<FoundSession> {
+        let mut found = Vec::new();
+        let mut entries = 0;
+        add_files(&self.path, self.layout, &mut entries, &mut found);
+        found
+    }
+}
+
+fn add_files(folder: &Path, layout: &[&str], entries: &mut usize, found: &mut Vec<FoundSession>) {
+    let Ok(listed) = std::fs::read_dir(folder) else { return };
+    let is_last = layout.first().is_some_and(|name| name.starts_with('.'));
+    for entry in listed.flatten() {
+        *entries += 1;
+        if *entries > MAX_ENTRIES {
+            return;
+        }
+        let Ok(kind) = entry.file_type() else { continue };
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if is_last {
+            // The files of Claude Code's sub-agents are beside their session.
+            let is_session =
+                !name.starts_with("agent-") && layout.iter().any(|ending| name.ends_with(ending));
+            found.extend(
+                (kind.is_file() && is_session).then(|| found_session(entry.path())).flatten(),
+            );
+        } else if let Some((expected, rest)) = layout.split_first()
+            && kind.is_dir()
+            && (*expected == "*" || *expected == name)
+        {
+            add_files(&entry.path(), rest, entries, found);
+        }
+    }
+}
+
+/// The file with its size and time; `None` if they cannot be read.
+pub(super) fn found_session(path: PathBuf) -> Option<FoundSession> {
+    let metadata = path.metadata().ok()?;
+    let changed = metadata.modified().ok()?.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let changed_ms = i64::try_from(changed.as_millis()).unwrap_or(i64::MAX);
+    Some(FoundSession { path, changed_ms, bytes: metadata.len() })
+}
+
+/// The id of a session file of an agent: the end of its name, as long as it takes to be unique.
+pub(super) fn short_id(path: &Path, others: &[PathBuf]) -> String {
+    let stem = stem(path);
+    let ends_like = |id: &str| {
+        others.iter().any(|other| other.as_path() != path && self::stem(other).ends_with(id))
+    };
+    let chars: Vec<char> = stem.chars().collect();
+    for count in ID_CHARS..chars.len() {
+        let id: String = chars.get(chars.len() - count..).unwrap_or_default().iter().collect();
+        if !ends_like(&id) && !id.starts_with('-') {
+            return id;
+        }
+    }
+    stem
+}
+
+fn stem(path: &Path) -> String {
+    path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// The file of a session on the command line: a path, or the id that `ctxhost doctor` prints.
+pub(super) fn resolve_session(named: &Path) -> Result<PathBuf, CliError> {
+    let text = named.display().to_string();
+    let can_be_id = text.chars().count() >= MIN_ID_CHARS
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
+    if !can_be_id || named.exists() {
+        return Ok(named.to_owned());
+    }
+    let sessions = own_agent_folders().iter().flat_map(AgentFolder::list).collect::<Vec<_>>();
+    let mut matching: Vec<PathBuf> = sessions
+        .into_iter()
+        .map(|session| session.path)
+        .filter(|path| stem(path).ends_with(&text))
+        .collect();
+    matching.sort();
+    matching.dedup();
+    match matching.as_slice() {
+        [] => {
+            Err(CliError::user(format!("no file {text}, and no session of an agent with this id"))
+                .hint("`ctxhost doctor` lists the sessions of the agents on this machine"))
+        }
+        [only] => Ok(only.clone()),
+        several => {
+            let error = CliError::user(format!(
+                "{} sessions have an id that ends in {text}",
+                several.len()
+            ));
+            let paths = several.iter().map(|path| path.display().to_string());
+            Err(paths.fold(error, CliError::hint))
+        }
+    }
+}
+
+/// Opens a session on the command line: any format, by path or id.
+pub(super) fn open_session(named: &Path) -> Result<ImportedSession, CliError> {
+    Ok(import::open_file(&resolve_session(named)?)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folders(variables: &[(&str, &str)]) -> Vec<String> {
+        let find = |name: &str| {
+            let found = variables.iter().find(|(known, _)| *known == name);
+            found.map(|(_, value)| OsString::from(value))
+        };
+        let all = agent_folders(find).into_iter().filter(|folder| folder.agent != "ctxhost");
+        all.map(|folder| format!("{} {}", folder.agent, folder.path.display())).collect()
+    }
+
+    #[test]
+    fn each_agent_has_its_folder() {
+        assert_eq!(
+            folders(&[("HOME", "/h")]),
+            [
+                "claude-code /h/.claude/projects",
+                "claude-code /h/.config/claude/projects",
+                "codex /h/.codex/sessions",
+                "codex /h/.codex/archived_sessions",
+                "pi /h/.pi/agent/sessions",
+                "openclaw /h/.openclaw/agents",
+                "openclaw /h/.clawdbot/agents",
+                "openclaw /h/.moltbot/agents",
+                "opencode /h/.local/share/opencode/storage/session",
+                "gemini-cli /h/.gemini/tmp",
+            ]
+        );
+        let moved = folders(&[
+            ("HOME", "/h"),
+            ("CODEX_HOME", "/x"),
+            ("CLAUDE_CONFIG_DIR", "/c"),
+            ("XDG_DATA_HOME", "/d"),
+        ]);
+        for expected in
+            ["claude-code /c/projects", "codex /x/sessions", "opencode /d/opencode/storage/session"]
+        {
+            assert!(moved.iter().any(|folder| folder == expected), "{expected}: {moved:?}");
+        }
+    }
+
+    #[test]
+    fn ids_are_as_long_as_it_takes() {
+        let paths =
+            ["/a/11-22223333.jsonl", "/b/44-22223333.jsonl", "/c/short.jsonl"].map(PathBuf::from);
+        let ids = paths.each_ref().map(|path| short_id(path, &paths));
+        assert_eq!(ids, ["1-22223333", "4-22223333", "short"]);
+        assert_eq!(short_id(&paths[0], &paths[..1]), "22223333");
+    }
+
+    #[test]
+    fn files_of_sub_agents_and_links_are_left_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let project = folder.path().join("p");
+        std::fs::create_dir(&project).unwrap();
+        for name in ["one.jsonl", "agent-two.jsonl", "notes.txt"] {
+            std::fs::write(project.join(name), "").unwrap();
+        }
+        std::os::unix::fs::symlink(&project, folder.path().join("q")).unwrap();
+        let claude = AgentFolder {
+            agent: "claude-code",
+            path: folder.path().into(),
+            layout: &["*", ".jsonl"],
+        };
+        let found: Vec<PathBuf> = claude.list().into_iter().map(|session| session.path).collect();
+        assert_eq!(found, [project.join("one.jsonl")]);
+    }
+}

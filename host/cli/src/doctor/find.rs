@@ -1,0 +1,229 @@
+//! Finds session files: in the folders of agents, in the current folder, and in given paths.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::super::agent_folders::{AgentFolder, FoundSession, found_session, short_id};
+use super::super::output::Output;
+use super::super::render::format::one_line;
+use super::measure::UnreadSession;
+use ctxhost_session::import::{ImportFormat, detect};
+
+/// Largest session that is read unless it is named: reading needs several times as much memory.
+const MAX_SESSION_BYTES: u64 = 64 << 20;
+/// Bytes that are read of a file to find out whether it is a session.
+const HEAD_BYTES: u64 = 64 << 10;
+/// Folders below one that is searched.
+const MAX_DEPTH: usize = 8;
+/// Folders below the current one.
+const MAX_DEPTH_HERE: usize = 3;
+/// Entries of folders that are looked at.
+const MAX_ENTRIES: usize = 50_000;
+/// Folders without sessions that have many files.
+const SKIPPED: [&str; 3] = ["node_modules", "target", "__pycache__"];
+
+/// The sessions to read, newest first.
+pub(super) struct FoundSessions {
+    pub(super) sessions: Vec<SessionToRead>,
+    pub(super) left_out: LeftOut,
+    pub(super) searched: Vec<PathBuf>,
+}
+
+/// A session to read.
+pub(super) struct SessionToRead {
+    pub(super) path: PathBuf,
+    /// What to write on a command line: a short id, or the path.
+    pub(super) name: String,
+    /// The agent, if it is in the folder of one.
+    pub(super) agent: Option<&'static str>,
+    /// When it was last modified, in milliseconds since 1970.
+    pub(super) changed_ms: i64,
+}
+
+/// What was not read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(in super::super) struct LeftOut {
+    /// Sessions beyond the limit.
+    pub(in super::super) older: usize,
+    /// Sessions that are too large.
+    pub(in super::super) large: usize,
+    /// Files in the folders of agents that are no sessions of a known format.
+    pub(in super::super) unknown: usize,
+    /// Sessions without a message.
+    pub(in super::super) empty: usize,
+    /// Given paths that cannot be read.
+    pub(in super::super) unreadable_paths: usize,
+}
+
+impl LeftOut {
+    pub(super) fn add_unread(&mut self, unread: UnreadSession) {
+        match unread {
+            UnreadSession::Unknown => self.unknown += 1,
+            UnreadSession::Empty => self.empty += 1,
+        }
+    }
+}
+
+/// A file of which folder it is known.
+struct Candidate {
+    session: FoundSession,
+    agent: Option<&'static str>,
+    /// Whether the user named it, so that no limit of size applies.
+    is_named: bool,
+}
+
+/// The sessions of the current folder and of the folders of agents.
+pub(super) fn find_in_folders(here: &Path, folders: &[AgentFolder], limit: usize) -> FoundSessions {
+    let mut candidates = Vec::new();
+    for folder in folders {
+        let sessions = folder.list().into_iter();
+        let agent = Some(folder.agent);
+        candidates.extend(sessions.map(|session| Candidate { session, agent, is_named: false }));
+    }
+    let mut search = FolderSearch { depth: MAX_DEPTH_HERE, entries: 0, found: Vec::new() };
+    search.add(here, 0);
+    let is_known = |path: &Path| folders.iter().any(|folder| path.starts_with(&folder.path));
+    let here_found = search.found.into_iter().filter(|session| !is_known(&session.path));
+    candidates.extend(here_found.map(|session| {
+        // Relative paths are shorter to read and to type.
+        let path = session.path.strip_prefix(here).map(Path::to_owned).unwrap_or(session.path);
+        Candidate { session: FoundSession { path, ..session }, agent: None, is_named: false }
+    }));
+    let searched = std::iter::once(here.to_owned());
+    let searched = searched.chain(folders.iter().map(|folder| folder.path.clone())).collect();
+    select(candidates, limit, LeftOut::default(), searched)
+}
+
+/// The sessions of given files and folders.
+pub(super) fn find_in_paths(paths: &[PathBuf], limit: usize, output: &mut Output) -> FoundSessions {
+    let mut candidates = Vec::new();
+    let mut left_out = LeftOut::default();
+    for path in paths {
+        let is_readable = if path.is_dir() {
+            std::fs::read_dir(path).map(drop)
+        } else {
+            ctxhost_files::open(path).map(drop)
+        };
+        if let Err(error) = is_readable {
+            output.note(&format!("cannot read {}: {error}", one_line(&path.display().to_string())));
+            left_out.unreadable_paths += 1;
+            continue;
+        }
+        let mut search = FolderSearch { depth: MAX_DEPTH, entries: 0, found: Vec::new() };
+        let is_named = !path.is_dir();
+        if is_named {
+            search.found.extend(found_session(path.clone()));
+        } else {
+            search.add(path, 0);
+        }
+        let found = search.found.into_iter();
+        candidates.extend(found.map(|session| Candidate { session, agent: None, is_named }));
+    }
+    select(candidates, limit, left_out, paths.to_vec())
+}
+
+/// The newest sessions within the limits, each with its name on a command line.
+fn select(
+    mut candidates: Vec<Candidate>,
+    limit: usize,
+    mut left_out: LeftOut,
+    searched: Vec<PathBuf>,
+) -> FoundSessions {
+    candidates.sort_by(|a, b| {
+        let newest_first = b.session.changed_ms.cmp(&a.session.changed_ms);
+        newest_first.then_with(|| a.session.path.cmp(&b.session.path))
+    });
+    candidates.dedup_by(|a, b| a.session.path == b.session.path);
+    let is_large =
+        |candidate: &Candidate| !candidate.is_named && candidate.session.bytes > MAX_SESSION_BYTES;
+    left_out.large = candidates.iter().filter(|candidate| is_large(candidate)).count();
+    // All paths, since an id that is unique among the read sessions only would not be found again.
+    let of_agents = candidates.iter().filter(|candidate| candidate.agent.is_some());
+    let paths: Vec<PathBuf> = of_agents.map(|candidate| candidate.session.path.clone()).collect();
+    candidates.retain(|candidate| !is_large(candidate));
+    left_out.older = candidates.len().saturating_sub(limit);
+    candidates.truncate(limit);
+    let sessions = candidates.into_iter().map(|candidate| {
+        let Candidate { session: FoundSession { path, changed_ms, .. }, agent, .. } = candidate;
+        let name = match agent {
+            Some(_) => short_id(&path, &paths),
+            None => path.display().to_string(),
+        };
+        SessionToRead { path, name, agent, changed_ms }
+    });
+    FoundSessions { sessions: sessions.collect(), left_out, searched }
+}
+
+/// A search below a folder, whose files may be anything.
+struct FolderSearch {
+    depth: usize,
+    entries: usize,
+    found: Vec<FoundSession>,
+}
+
+impl FolderSearch {
+    /// Adds the sessions of a folder. Links are not followed.
+    fn add(&mut self, folder: &Path, depth: usize) {
+        let Ok(listed) = std::fs::read_dir(folder) else { return };
+        let mut paths: Vec<PathBuf> = listed.flatten().map(|entry| entry.path()).collect();
+        // In a fixed order, because the number of entries is limited.
+        paths.sort();
+        for path in paths {
+            self.entries += 1;
+            if self.entries > MAX_ENTRIES {
+                return;
+            }
+            let Ok(kind) = path.symlink_metadata().map(|metadata| metadata.file_type()) else {
+                continue;
+            };
+            if kind.is_dir() && depth < self.depth && !is_skipped(&path) {
+                self.add(&path, depth + 1);
+            } else if kind.is_file() && is_session(&path) {
+                self.found.extend(found_session(path));
+            }
+        }
+    }
+}
+
+fn is_skipped(folder: &Path) -> bool {
+    let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let own = name(folder);
+    // The messages of opencode are read with their session.
+    let is_of_opencode = ["message", "part"].contains(&own.as_str())
+        && folder.parent().is_some_and(|parent| name(parent) == "storage");
+    SKIPPED.contains(&own.as_str()) || own == ".git" || is_of_opencode
+}
+
+/// Whether a file is a session of an agent, by its first lines.
+fn is_session(path: &Path) -> bool {
+    let ending = path.extension().unwrap_or_default();
+    if ending != "jsonl" && ending != "json" {
+        return false;
+    }
+    let Ok(head) = read_head(path) else { return false };
+    let is_agent = |format: ImportFormat| {
+        // Lists of messages are data sets more often than sessions, and have no compactions.
+        !matches!(format, ImportFormat::OpenAi | ImportFormat::Anthropic)
+    };
+    if ending == "jsonl" {
+        let lines = head.iter().rposition(|byte| *byte == b'\n');
+        let whole = head.get(..lines.unwrap_or(head.len())).unwrap_or_default();
+        return detect(whole).is_ok_and(is_agent);
+    }
+    // A document cannot be parsed from its head: its fields have to tell.
+    let text = String::from_utf8_lossy(&head);
+    let has = |names: &[&str]| names.iter().all(|name| text.contains(&format!("\"{name}\"")));
+    has(&["sessionId", "messages"])
+        || has(&["projectID", "directory"])
+        || has(&["info", "messages"])
+}
+
+fn read_head(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut head = Vec::new();
+    let file: File = ctxhost_files::open(path)?;
+    file.take(HEAD_BYTES).read_to_end(&mut head)?;
+    Ok(head)
+}

@@ -1,0 +1,184 @@
+//! Measures one session: what its compactions lost, and what other engines would have kept.
+
+use std::cmp::{Ordering, Reverse};
+
+use serde::Serialize;
+
+use super::super::engine_open::registry_error;
+use super::super::error::CliError;
+use super::super::run_setup;
+use super::find::SessionToRead;
+use ctxhost_agent::engine_registry::EngineRegistry;
+use ctxhost_agent::replay;
+use ctxhost_config::Config;
+use ctxhost_context::Budget;
+use ctxhost_history::{SessionLoss, history_before, measure_loss};
+use ctxhost_retention::{self as retention, Category, CategoryShare, Shares};
+use ctxhost_session::import::{self, ImportError, ImportOpenError, ImportedSession};
+
+/// The share of the smallest context at which the agent compacted that an engine gets, in percent. With all of
+/// it, an engine would not have to leave anything out.
+const BUDGET_PERCENT: u64 = 90;
+/// Entries of a session that is replayed: about a minute.
+const MAX_REPLAYED_ENTRIES: u64 = 20_000;
+
+/// One session.
+#[derive(Debug, Serialize)]
+pub(in super::super) struct SessionMeasure {
+    /// What to write on a command line: a short id, or the path.
+    pub(in super::super) name: String,
+    /// The file.
+    pub(in super::super) path: String,
+    /// The agent that wrote it.
+    pub(in super::super) agent: String,
+    /// Its working folder; empty if unknown.
+    pub(in super::super) cwd: String,
+    /// The time of its newest message, in milliseconds since 1970.
+    pub(in super::super) newest_ms: i64,
+    /// Entries of the conversation, turns and requests.
+    pub(in super::super) entries: u64,
+    /// Lines that could not be read.
+    pub(in super::super) unreadable_lines: usize,
+    /// What its compactions lost; `None` without one.
+    pub(in super::super) loss: Option<SessionLoss>,
+    /// What engines would have kept.
+    pub(in super::super) engines: Vec<EngineComparison>,
+}
+
+/// What an engine would have kept of the same history.
+#[derive(Debug, Serialize)]
+pub(in super::super) struct EngineComparison {
+    /// The engine.
+    pub(in super::super) engine: String,
+    /// Its budget, in estimated tokens.
+    pub(in super::super) budget_tokens: u64,
+    /// What its prompt still states; `None` if it was not measured.
+    pub(in super::super) survival: Option<Shares>,
+    /// Why it was not measured.
+    pub(in super::super) reason: String,
+}
+
+/// Why a file counts as no session.
+pub(super) enum UnreadSession {
+    /// It has no known format, or cannot be read.
+    Unknown,
+    /// It has no message.
+    Empty,
+}
+
+impl SessionMeasure {
+    /// The greatest loss first: requests, then paths and identifiers, then the newest session.
+    pub(super) fn compare_loss(&self, other: &SessionMeasure) -> Ordering {
+        let key = |measured: &SessionMeasure| {
+            let shares = measured.loss.as_ref().map(|loss| loss.survival).unwrap_or_default();
+            let lost = |share: CategoryShare| share.total.saturating_sub(share.kept);
+            let requests = Reverse(lost(shares.asks));
+            (requests, Reverse(lost(names(&shares))), Reverse(measured.newest_ms))
+        };
+        key(self).cmp(&key(other)).then_with(|| self.path.cmp(&other.path))
+    }
+}
+
+/// The paths and identifiers together.
+pub(in super::super) fn names(shares: &Shares) -> CategoryShare {
+    let (paths, ids) = (shares.of(Category::Paths), shares.of(Category::Ids));
+    CategoryShare { kept: paths.kept + ids.kept, total: paths.total + ids.total }
+}
+
+/// Measures a session. An unreadable file is no error of the command, an unknown engine is.
+pub(super) fn measure_session(
+    session: &SessionToRead,
+    config: &Config,
+    engines: &[String],
+) -> Result<Result<SessionMeasure, UnreadSession>, CliError> {
+    let recorded = match import::open_file(&session.path) {
+        Ok(recorded) => recorded,
+        Err(ImportOpenError::Recording {
+            source: ImportError::Empty | ImportError::NoMessage { .. },
+            ..
+        }) => return Ok(Err(UnreadSession::Empty)),
+        Err(_) => return Ok(Err(UnreadSession::Unknown)),
+    };
+    let (entries, _, _) = replay::count_history(&recorded.session);
+    if entries == 0 {
+        return Ok(Err(UnreadSession::Empty));
+    }
+    let loss = measure_loss(&recorded.session)?;
+    let engines = match &loss {
+        Some(loss) => compare_engines(&recorded, loss, entries, config, engines)?,
+        None => Vec::new(),
+    };
+    // Sessions of OpenClaw and ctxhost have Pi's format, so the folder tells more.
+    let agent = session.agent.unwrap_or(recorded.format.as_str());
+    Ok(Ok(SessionMeasure {
+        name: session.name.clone(),
+        path: session.path.display().to_string(),
+        agent: agent.to_owned(),
+        cwd: recorded.session.header().cwd().to_owned(),
+        newest_ms: newest_ms(&recorded).unwrap_or(session.changed_ms),
+        entries,
+        unreadable_lines: recorded.problems.len(),
+        loss,
+        engines,
+    }))
+}
+
+/// The time of the newest record; `None` for a recording without times, whose times begin at 0.
+fn newest_ms(recorded: &ImportedSession) -> Option<i64> {
+    const A_YEAR_MS: i64 = 365 * 24 * 3_600 * 1_000;
+    let times = recorded.session.branch().into_iter().map(|record| record.timestamp_ms());
+    times.max().filter(|newest_ms| *newest_ms > A_YEAR_MS)
+}
+
+fn compare_engines(
+    recorded: &ImportedSession,
+    loss: &SessionLoss,
+    entries: u64,
+    config: &Config,
+    engines: &[String],
+) -> Result<Vec<EngineComparison>, CliError> {
+    let smallest = loss.compactions.iter().map(|compaction| compaction.before_tokens).min();
+    let budget_tokens = smallest.unwrap_or_default() * BUDGET_PERCENT / 100;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let history = history_before(&recorded.session, &loss.newest)?;
+    let registry = EngineRegistry::load(config);
+    let mut compared = Vec::new();
+    for name in engines {
+        let mut comparison = EngineComparison {
+            engine: name.clone(),
+            budget_tokens,
+            survival: None,
+            reason: String::new(),
+        };
+        let specs = registry.chain(config, name);
+        let specs = specs.map_err(|error| registry_error(config, name, error))?;
+        if entries > MAX_REPLAYED_ENTRIES {
+            comparison.reason = format!("more than {MAX_REPLAYED_ENTRIES} entries");
+            compared.push(comparison);
+            continue;
+        }
+        let model = recorded.session.model();
+        let (mut options, window) =
+            run_setup::run_options(config, &registry, model, None, recorded.window_tokens)?;
+        // Nothing is sent, whatever the config says about summaries.
+        options.engines.completer = None;
+        options.engines.must_open = true;
+        let budget = Budget { tokens: budget_tokens, reserve_tokens: 0, spare_tokens: 0 };
+        options.target.budget = Some(budget);
+        let prompt = replay::replay_prompt(&recorded.session, &loss.newest, &specs, &options);
+        match runtime.block_on(prompt) {
+            Ok(prompt) if prompt.fallback.is_none() => {
+                let retained = retention::measure_retention(&history, &prompt.items());
+                comparison.survival = Some(retained.shares);
+            }
+            Ok(prompt) => comparison.reason = prompt.fallback.unwrap_or_default(),
+            // An engine that cannot be opened fails for each session.
+            Err(error @ ctxhost_context::ContextError::Slot(_)) => {
+                return Err(run_setup::run_error(config, name, &window, error));
+            }
+            Err(error) => comparison.reason = error.to_string(),
+        }
+        compared.push(comparison);
+    }
+    Ok(compared)
+}

@@ -1,0 +1,102 @@
+//! Asks whether to read the folders of agents, which are outside the current folder.
+
+use std::io::{BufRead as _, IsTerminal as _, Write as _};
+
+use super::super::agent_folders::AgentFolder;
+use super::super::error::CliError;
+use super::super::output::Output;
+use super::super::render::doctor::short_path;
+use super::super::render::format::format_count;
+
+/// The answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Permission {
+    Granted,
+    Denied,
+}
+
+impl Permission {
+    /// Asks on a terminal. Elsewhere only `--yes` allows it, and nothing is looked at before.
+    pub(super) fn ask(
+        folders: &[AgentFolder],
+        is_granted: bool,
+        output: &mut Output,
+    ) -> Result<Permission, CliError> {
+        if is_granted {
+            return Ok(Permission::Granted);
+        }
+        let is_terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+        if !is_terminal {
+            output.note(
+                "not read: the sessions of your agents, which are outside the current folder; \
+                 --yes reads them, --path DIR reads a folder",
+            );
+            return Ok(Permission::Denied);
+        }
+        let counted: Vec<(String, usize)> = folders
+            .iter()
+            .map(|folder| (short_path(&folder.path), folder.list().len()))
+            .filter(|(_, files)| *files > 0)
+            .collect();
+        if counted.is_empty() {
+            return Ok(Permission::Granted);
+        }
+        let mut terminal = std::io::stderr();
+        write!(terminal, "{}", question(&counted))?;
+        terminal.flush()?;
+        let mut answer = String::new();
+        std::io::stdin().lock().read_line(&mut answer)?;
+        Ok(read_answer(&answer))
+    }
+}
+
+/// The question about folders and their numbers of files.
+fn question(counted: &[(String, usize)]) -> String {
+    let width = counted.iter().map(|(path, _)| path.chars().count()).max().unwrap_or_default();
+    let rows = counted.iter().map(|(path, files)| {
+        let files = format_count(*files as u64, "file");
+        format!("  {path:<width$}  {files}\n")
+    });
+    let rows: String = rows.collect();
+    format!(
+        "ctxhost doctor reads sessions outside the current folder:\n{rows}\
+         It changes nothing and sends nothing. Read them? [y/N] "
+    )
+}
+
+/// Anything but a yes is a no.
+fn read_answer(answer: &str) -> Permission {
+    match answer.trim().to_lowercase().as_str() {
+        "y" | "yes" => Permission::Granted,
+        _ => Permission::Denied,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_question_names_folders_and_files() {
+        let counted = [("~/.claude/projects".to_owned(), 41), ("~/.codex/sessions".to_owned(), 1)];
+        insta::assert_snapshot!(question(&counted), @r"
+        ctxhost doctor reads sessions outside the current folder:
+          ~/.claude/projects  41 files
+          ~/.codex/sessions   1 file
+        It changes nothing and sends nothing. Read them? [y/N] 
+        ");
+    }
+
+    #[test]
+    fn only_a_yes_is_one() {
+        for (answer, expected) in [
+            ("y\n", Permission::Granted),
+            (" YES \n", Permission::Granted),
+            ("", Permission::Denied),
+            ("\n", Permission::Denied),
+            ("yeah\n", Permission::Denied),
+        ] {
+            assert_eq!(read_answer(answer), expected, "{answer:?}");
+        }
+    }
+}
