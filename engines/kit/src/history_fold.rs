@@ -93,7 +93,7 @@ impl HistoryFold {
     /// Describes the result for users: `40 entries, 12,000 -> 1,400 tokens, extractive`.
     pub fn describe(&self, summary: &str, writer: &str) -> String {
         format!(
-            "{} entries, {} -> {} tokens, {writer}",
+            "{} entries, {} → {} tokens, {writer}",
             group_thousands(self.entries()),
             group_thousands(self.tokens),
             group_thousands(tokens::estimate(summary)),

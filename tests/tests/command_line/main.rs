@@ -11,3 +11,4 @@ mod fsck;
 mod help;
 mod history;
 mod inputs;
+mod terminal;
