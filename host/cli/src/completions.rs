@@ -44,7 +44,8 @@ impl ManArgs {
             ))
         };
         std::fs::create_dir_all(&self.folder).map_err(failed)?;
-        clap_mangen::generate_to(with_examples(CliArgs::command()), &self.folder).map_err(failed)?;
+        clap_mangen::generate_to(with_examples(CliArgs::command()), &self.folder)
+            .map_err(failed)?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -114,7 +114,12 @@ impl From<ConfigError> for CliError {
                 .with_width(terminal_width(std::io::stderr()).unwrap_or(DIAGNOSTIC_WIDTH).into());
         let mut shown = String::new();
         match handler.render_report(&mut shown, &error) {
-            Ok(()) => CliError::user(invalid_config(&error)).hint(shown.trim_end()),
+            Ok(()) => {
+                // miette begins each further error with a line of its own.
+                let lines: Vec<&str> =
+                    shown.lines().filter(|line| line.trim_end() != "Error:").collect();
+                CliError::user(invalid_config(&error)).hint(lines.join("\n").trim_end())
+            }
             Err(_) => CliError::user(error.to_string()),
         }
     }

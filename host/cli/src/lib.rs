@@ -129,7 +129,8 @@ enum Command {
 pub fn run() -> ExitCode {
     // Parsed by hand instead of CliArgs::parse, because the overview of commands is added to the
     // generated help.
-    let matches = command_groups::with_groups(examples::with_examples(CliArgs::command())).get_matches();
+    let matches =
+        command_groups::with_groups(examples::with_examples(CliArgs::command())).get_matches();
     let arguments = CliArgs::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     if !arguments.command.starts_log() {
         log::start();

@@ -46,6 +46,11 @@ impl KeySpans {
     /// Parses a file.
     pub(super) fn parse(name: &str, text: &str) -> Result<KeySpans, ConfigError> {
         let (root, errors) = DeTable::parse_recoverable(text);
+        let line =
+            |error: &toml::de::Error| error.span().map(|span| line_and_column(text, span.start).0);
+        let mut errors = errors;
+        // The first error of a line is often the cause of the others.
+        errors.dedup_by_key(|error| line(error));
         let errors = errors.iter().map(|error| ConfigDiagnostic::from_toml(name, text, error));
         ConfigDiagnostic::combine(errors.collect())?;
         let mut spans = Vec::new();

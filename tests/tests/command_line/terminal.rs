@@ -59,9 +59,18 @@ fn overlong_line(text: &str, columns: u16) -> Option<&str> {
 
 /// Data is never wrapped: JSON, Markdown, scripts, what was recorded, one line for a status bar.
 fn prints_data(line: &str) -> bool {
-    ["--json", "--markdown", "schema", " export ", " fetch ", "completions", "statusline", "config import"]
-        .iter()
-        .any(|word| line.contains(word))
+    [
+        "--json",
+        "--markdown",
+        "schema",
+        " export ",
+        " fetch ",
+        "completions",
+        "statusline",
+        "config import",
+    ]
+    .iter()
+    .any(|word| line.contains(word))
 }
 
 fn copy_folder(from: &Path, to: &Path) {
@@ -148,9 +157,20 @@ fn examples() -> Vec<String> {
 /// Examples that need a model, a server, a compiler, a terminal, or a library of the user: only their
 /// arguments are checked.
 const NEEDS_MORE: &[&str] = &[
-    "ctxhost chat", "ctxhost run", "ctxhost serve", "ctxhost dev", "ctxhost check",
-    "ctxhost install", "ctxhost uninstall", "ctxhost store", "ctxhost engines path",
-    "ctxhost completions", "ctxhost bench", "ctxhost doctor", "ctxhost sync", "ctxhost new",
+    "ctxhost chat",
+    "ctxhost run",
+    "ctxhost serve",
+    "ctxhost dev",
+    "ctxhost check",
+    "ctxhost install",
+    "ctxhost uninstall",
+    "ctxhost store",
+    "ctxhost engines path",
+    "ctxhost completions",
+    "ctxhost bench",
+    "ctxhost doctor",
+    "ctxhost sync",
+    "ctxhost new",
 ];
 
 #[test]
@@ -172,7 +192,8 @@ fn the_examples_of_the_help_run() {
         copy_folder(prepared.path(), folder.path());
         let needs_more = NEEDS_MORE.iter().any(|name| line.starts_with(name));
         if line.contains("slot promote") || line.contains("slot rollback") {
-            let canary = run_in_terminal("ctxhost slot set mask --canary 10%", folder.path(), COLUMNS);
+            let canary =
+                run_in_terminal("ctxhost slot set mask --canary 10%", folder.path(), COLUMNS);
             assert_eq!(canary.code, Some(0), "{}", canary.text);
         }
         let words = match line.split(" > ").next().unwrap_or_default() {

