@@ -118,7 +118,8 @@ impl ReplayArgs {
             let specs = registry.chain(config, name);
             let mut specs = specs.map_err(|error| registry_error(config, name, error))?;
             run_setup::add_workspace_rules(&recorded.session, &mut specs, &mut options, output);
-            bar.set_message(name.clone());
+            // Of a library only the file: a path leaves no room for the bar.
+            bar.set_message(name.rsplit('/').next().unwrap_or_default().to_owned());
             let run = replay::replay(&recorded.session, &specs, &options, |progress| {
                 bar.set_length(progress.total);
                 bar.set_position(progress.requests);

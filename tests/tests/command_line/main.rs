@@ -7,6 +7,7 @@ mod cli;
 mod compact;
 mod diff;
 mod example_config;
+mod failed_engine;
 mod fsck;
 mod help;
 mod history;
