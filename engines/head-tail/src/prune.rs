@@ -99,7 +99,7 @@ fn result(
     let detail = if is_repeated {
         format!("{before_chars} chars, printed again later")
     } else {
-        format!("{before_chars} -> {} chars", line.chars().count())
+        format!("{before_chars} → {} chars", line.chars().count())
     };
     Some(Replacement::from_text(line, LAYER, detail))
 }

@@ -90,10 +90,11 @@ impl HistoryFold {
         json!({ "readFiles": ledger.read(), "modifiedFiles": ledger.modified() })
     }
 
-    /// Describes the result for users: `40 entries, 12,000 -> 1,400 tokens, extractive`.
+    /// Describes the result for users: `40 entries, 12,000 → 1,400 tokens, extractive`.
     pub fn describe(&self, summary: &str, writer: &str) -> String {
+        let noun = if self.entries() == 1 { "entry" } else { "entries" };
         format!(
-            "{} entries, {} -> {} tokens, {writer}",
+            "{} {noun}, {} → {} tokens, {writer}",
             group_thousands(self.entries()),
             group_thousands(self.tokens),
             group_thousands(tokens::estimate(summary)),

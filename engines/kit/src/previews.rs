@@ -72,7 +72,7 @@ fn preview_of(entry: &Entry<'_>, limit_chars: u64) -> Option<Replacement> {
     let notice = |count| format!("\n[{count} more characters; read the part you need]");
     let Cow::Owned(text) = truncate(entry.text(), limit, notice) else { return None };
     let detail = format!(
-        "{} -> {} tokens",
+        "{} → {} tokens",
         group_thousands(entry.tokens()),
         group_thousands(estimate(&text))
     );

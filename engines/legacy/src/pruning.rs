@@ -154,7 +154,7 @@ impl PruningLayer {
         let now = weighted_chars(&text);
         let before = group_thousands(entry.tokens() * CHARS_PER_TOKEN);
         let detail = match pruned {
-            PruneLevel::Soft => format!("{word}: {before} -> {} chars", group_thousands(now)),
+            PruneLevel::Soft => format!("{word}: {before} → {} chars", group_thousands(now)),
             PruneLevel::Hard => format!("{word}: {before} chars cleared"),
         };
         row.replace(Replacement::from_text(text, LAYER, detail));

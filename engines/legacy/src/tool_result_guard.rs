@@ -160,7 +160,7 @@ fn cut(
     let mut replacement = Replacement { body, layer: LAYER, detail: String::new() };
     let before = entry.tokens() * CHARS_PER_TOKEN;
     replacement.detail =
-        format!("{} -> {} chars", group_thousands(before), group_thousands(replacement.chars()));
+        format!("{} → {} chars", group_thousands(before), group_thousands(replacement.chars()));
     Some(replacement)
 }
 

@@ -198,7 +198,7 @@ fn bundled_spec(config: &Config, id: &str, settings: serde_json::Value) -> Engin
 fn file_spec(config: &Config, id: &str, path: &Path, settings: serde_json::Value) -> EngineSpec {
     let mut spec = EngineSpec::file(id, path, settings);
     spec.isolation = config.plugins.isolation;
-    spec.sandbox = config.plugins.worker.clone();
+    spec.sandbox = config.plugins.sandbox.clone();
     spec.quotas = config.plugins.quotas.clone();
     spec
 }

@@ -28,11 +28,11 @@ pub enum StoredOriginal {
 pub enum OriginalError {
     /// No entry or blob has this handle.
     #[error(
-        "{session} has no entry or file with the handle {handle:?}; notices name handles as `entry …` or `file …`"
+        "{session} has no entry or file with the id {handle:?}; notices name ids as `entry …` or `file …`"
     )]
     Unknown { session: String, handle: String },
     /// The prefix is ambiguous.
-    #[error("{handle:?} is a prefix of {count} handles, such as {}; give a longer one", examples.join(", "))]
+    #[error("{handle:?} is a prefix of {count} ids, such as {}; give a longer one", examples.join(", "))]
     Ambiguous {
         handle: String,
         /// The number of matches.

@@ -18,7 +18,10 @@ impl AgentTurn {
     /// The compaction to precompute after this turn, if any.
     pub(super) async fn precompute(&mut self) -> Option<PrecomputeJob> {
         if let Some(entries) = self.guard.active_mut().context.discard_outdated_precompute() {
-            let why = format!("its {entries} entries have changed");
+            let why = match entries {
+                1 => "its entry has changed".to_owned(),
+                _ => format!("its {entries} entries have changed"),
+            };
             self.guard.emit(EventKind::PrecomputeDropped { why });
         }
         let (target, _) = self.target(Trigger::Threshold).await;

@@ -148,7 +148,7 @@ impl QualityArgs {
         }
         match (self.json, self.markdown) {
             (true, _) => output.print_json(&report)?,
-            (_, true) => output.print(&render::quality::markdown(&report))?,
+            (_, true) => output.print_unwrapped(&render::quality::markdown(&report))?,
             _ => output.print(&render::quality::text(&report, output.style()))?,
         }
         // A figure of an engine that breaks its budget is not comparable.

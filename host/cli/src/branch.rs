@@ -54,7 +54,7 @@ impl BranchArgs {
         fork.into_file(&path)?;
         let (from, own) = (blob_dirs().session_blobs(original), blob_dirs().session_blobs(&path));
         originals::copy_blobs(&session, &from, &own)?;
-        output.print(&format!("{}\n", path.display()))?;
+        output.print_unwrapped(&format!("{}\n", path.display()))?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use ctxhost_engine_api::border::EngineMetadata;
 use serde_json::{Value, json};
 
+use super::duration::{format_duration, parse_seconds};
 use super::error::CliError;
 use super::output::Output;
 use super::render::format::format_count;
@@ -41,14 +42,9 @@ pub(super) struct CheckArgs {
     /// Print the report as JSON.
     #[arg(long)]
     json: bool,
-    /// Time limit of one engine call in seconds; a longer call counts as hanging.
-    #[arg(
-        long,
-        value_name = "SECONDS",
-        default_value_t = CALL_LIMIT.as_secs(),
-        value_parser = clap::value_parser!(u64).range(1..)
-    )]
-    call_limit: u64,
+    /// Time limit of one engine call, such as 2m [default: 10s]; a longer call counts as hanging.
+    #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
+    call_limit: Option<Duration>,
     /// Run the job in this folder, as a child of the test kit.
     #[arg(long, value_name = "FOLDER", hide = true)]
     child: Option<PathBuf>,
@@ -84,7 +80,7 @@ impl CheckArgs {
             config,
             groups: self.only,
             case: self.case,
-            call_limit: Duration::from_secs(self.call_limit),
+            call_limit: self.call_limit.unwrap_or(CALL_LIMIT),
             program: std::env::current_exe()?,
             arguments: vec!["check".to_owned(), "--child".to_owned()],
             rerun_command: again,
@@ -98,7 +94,11 @@ impl CheckArgs {
         })?;
         written?;
         let left = write_report(&report)?;
-        output.print(&if self.json { report.to_json() } else { verdict(&report, left) })?;
+        if self.json {
+            output.print_unwrapped(&report.to_json())?;
+        } else {
+            output.print(&verdict(&report, left))?;
+        }
         Ok(ExitCode::from(u8::from(!report.conformant)))
     }
 
@@ -109,8 +109,9 @@ impl CheckArgs {
         if let Some(path) = config_path {
             command += &format!(" --config {}", shell_quote(path));
         }
-        if self.call_limit != CALL_LIMIT.as_secs() {
-            command += &format!(" --call-limit {}", self.call_limit);
+        if let Some(limit) = self.call_limit {
+            // Without the blank between two units, so that it stays one word.
+            command += &format!(" --call-limit {}", format_duration(limit).replace(' ', ""));
         }
         let file = self.file.as_deref().unwrap_or(Path::new(""));
         format!("{command} {}", shell_quote(file))
@@ -170,7 +171,7 @@ fn write_report(report: &CheckReport) -> Result<bool, CliError> {
 
 fn verdict(report: &CheckReport, left: bool) -> String {
     let CheckReport { checks, failed, seconds, .. } = report;
-    let to = if left { format!("  -> {REPORT_FILE}") } else { String::new() };
+    let to = if left { format!("  → {REPORT_FILE}") } else { String::new() };
     let checks = format_count(*checks, "check");
     if report.conformant {
         format!("CONFORMANT  {checks}, 0 failed, {seconds:.1}s{to}\n")

@@ -9,7 +9,7 @@ use super::clock::now_ms;
 use super::engine_open::registry_error;
 use super::error::CliError;
 use super::output::Output;
-use super::render::format::format_count;
+use super::render::format::{format_count, group_digits};
 use super::render::retention;
 use super::run_setup;
 use super::window::parse_tokens;
@@ -100,8 +100,9 @@ impl CompactArgs {
         let written = if self.dry_run { "dry run - nothing written\n" } else { "" };
         match &outcome.verdict {
             CompactionVerdict::Applied => format!(
-                "{written}{engine}: {before_tokens} -> {after_tokens} tokens, {} folded{}{}\n\n\
-                 {summary}\n",
+                "{written}{engine}: {} → {} tokens, {} folded{}{}\n\n{summary}\n",
+                group_digits(*before_tokens),
+                group_digits(*after_tokens),
                 format_count(folded.len() as u64, "entry"),
                 fallback_line(outcome),
                 retention_line(outcome),
@@ -115,9 +116,9 @@ impl CompactArgs {
 
 /// Reports a compaction that an earlier run computed and did not write.
 fn describe_recovered(session: &Session, id: &str) -> String {
-    let tokens = session.live(0).total_tokens();
+    let tokens = format_count(session.live(0).total_tokens(), "token");
     format!(
-        "recovered compaction {id} of an interrupted run: {tokens} tokens now\n\
+        "recovered compaction {id} of an interrupted run: {tokens} now\n\
          run the command again to compact further\n"
     )
 }
@@ -131,6 +132,6 @@ fn fallback_line(outcome: &CompactionOutcome) -> String {
 fn retention_line(outcome: &CompactionOutcome) -> String {
     let shares = outcome.retention.as_ref();
     shares
-        .map(|shares| format!("\nretained: {}", retention::category_line(shares)))
+        .map(|shares| format!("\nretention: {}", retention::category_line(shares)))
         .unwrap_or_default()
 }

@@ -9,13 +9,11 @@ use clap_complete::Shell;
 
 use super::CliArgs;
 use super::error::CliError;
+use super::examples::with_examples;
 use super::output::Output;
 
 /// Print the completion script of a shell.
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Example: ctxhost completions bash > ~/.local/share/bash-completion/completions/ctxhost"
-)]
 pub(super) struct CompletionsArgs {
     /// Shell.
     shell: Shell,
@@ -32,7 +30,6 @@ impl CompletionsArgs {
 
 /// Write the manual pages, one for each command.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example: ctxhost man ~/.local/share/man/man1")]
 pub(super) struct ManArgs {
     /// Folder for the pages; created if it does not exist.
     folder: PathBuf,
@@ -47,7 +44,8 @@ impl ManArgs {
             ))
         };
         std::fs::create_dir_all(&self.folder).map_err(failed)?;
-        clap_mangen::generate_to(CliArgs::command(), &self.folder).map_err(failed)?;
+        clap_mangen::generate_to(with_examples(CliArgs::command()), &self.folder)
+            .map_err(failed)?;
         Ok(ExitCode::SUCCESS)
     }
 }

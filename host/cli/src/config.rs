@@ -9,10 +9,11 @@ use super::engine_open;
 use super::error::CliError;
 use super::locked;
 use super::output::Output;
-use super::render::grid::{Grid, GridColumn};
-use super::render::style::Tone;
+use super::render::style::{TextStyle, Tone};
 use ctxhost_agent::engine_registry;
-use ctxhost_config::{Config as Settings, FILE_NAME, explain, json_schema};
+use ctxhost_config::{
+    Config as Settings, ExplainRow, FILE_NAME, explain, explain_key, json_schema,
+};
 use ctxhost_engine::{EngineFile, split_ids};
 use ctxhost_trust::{LOCK_NAME, TrustLevel};
 
@@ -22,8 +23,12 @@ pub(super) enum ConfigCommand {
     /// Check every key and value, and open the active engine and the bundled ones with their
     /// settings. Other libraries are read, not loaded.
     Check,
-    /// Show every setting with its value, unit, source and reason.
-    Explain,
+    /// Show every setting with its value, source and reason; for one setting also its default and
+    /// range.
+    Explain {
+        /// Setting or table, such as budget.safety_margin or plugins.
+        key: Option<String>,
+    },
     /// Print the JSON Schema of ctxhost.toml, for editors.
     Schema,
     Import(import::ImportArgs),
@@ -37,7 +42,9 @@ impl ConfigCommand {
     ) -> Result<ExitCode, CliError> {
         match self {
             ConfigCommand::Check => check(&load_config(config_path)?, output),
-            ConfigCommand::Explain => show(&load_config(config_path)?, output),
+            ConfigCommand::Explain { key } => {
+                show(&load_config(config_path)?, key.as_deref(), output)
+            }
             ConfigCommand::Schema => print_schema(output),
             ConfigCommand::Import(command) => command.run(output),
         }
@@ -146,17 +153,52 @@ fn inspected_line(file: &EngineFile) -> String {
     format!("ok  engine  {} {} ({path}) - read, not loaded\n", meta.id, meta.version)
 }
 
-fn show(settings: &Settings, output: &mut Output) -> Result<ExitCode, CliError> {
-    let columns = ["setting", "value", "unit", "source", "reason"].map(GridColumn::left);
-    let mut grid = Grid::new(columns.to_vec());
-    for row in explain(settings) {
-        grid.row(vec![row.key, row.value, row.unit, row.source, row.reason], Tone::Plain);
-    }
-    output.print(&grid.render(output.style()))?;
+fn show(settings: &Settings, key: Option<&str>, output: &mut Output) -> Result<ExitCode, CliError> {
+    let rows = match key {
+        None => explain(settings),
+        Some(key) => explain_key(settings, key).map_err(|unknown| {
+            let error = CliError::user(unknown.to_string());
+            match unknown.suggestion {
+                Some(near) => error.hint(format!("did you mean `{near}`?")),
+                None => error.hint("`ctxhost config explain` lists all settings"),
+            }
+        })?,
+    };
+    let style = output.style();
+    let text: String = match rows.as_slice() {
+        [row] if key.is_some() => describe_setting(row, style),
+        rows => rows.iter().map(|row| summarize_setting(row, style)).collect(),
+    };
+    output.print(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 
+/// A setting in two lines; the first one can be found with grep.
+fn summarize_setting(row: &ExplainRow, style: TextStyle) -> String {
+    let ExplainRow { key, source, reason, .. } = row;
+    let key = style.paint(Tone::Strong, key);
+    format!("{key} = {} ({source})\n  {reason}\n", value_with_unit(row))
+}
+
+/// Everything about one setting.
+fn describe_setting(row: &ExplainRow, style: TextStyle) -> String {
+    let ExplainRow { key, source, reason, default, range, .. } = row;
+    let facts = [
+        ("value", value_with_unit(row)),
+        ("from", source.clone()),
+        ("default", if default.is_empty() { "none".to_owned() } else { default.clone() }),
+        ("range", range.clone()),
+        ("reason", reason.clone()),
+    ];
+    let facts = facts.iter().map(|(name, fact)| format!("  {name:<8} {fact}\n"));
+    format!("{}\n{}", style.paint(Tone::Strong, key), facts.collect::<String>())
+}
+
+fn value_with_unit(row: &ExplainRow) -> String {
+    format!("{} {}", row.value, row.unit).trim_end().to_owned()
+}
+
 fn print_schema(output: &mut Output) -> Result<ExitCode, CliError> {
-    output.print(&format!("{:#}\n", json_schema()))?;
+    output.print_unwrapped(&format!("{:#}\n", json_schema()))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -60,7 +60,7 @@ fn path(config: &Config, id: &str, output: &mut Output) -> Result<ExitCode, CliE
     let registry = EngineRegistry::load(config);
     let Some(engine) = registry.engine(id) else { return Err(unknown_engine(&registry, id)) };
     match &engine.source {
-        EngineSource::File(path) => output.print(&format!("{}\n", path.display()))?,
+        EngineSource::File(path) => output.print_unwrapped(&format!("{}\n", path.display()))?,
         EngineSource::Bundled | EngineSource::Linked(_) => {
             // An error, so that a script never passes an empty path on.
             return Err(CliError::user(format!("{id} is bundled and has no file")));
@@ -149,10 +149,10 @@ fn print_info(config: &Config, name: &str, output: &mut Output) -> Result<(), Cl
         rows.extend(trust_rows(config, &info.id, &file.sha256));
         rows.push(("sha256", file.sha256));
     }
-    if let Some(worker) = engine.sandbox_info() {
-        rows.push(("process", worker.confinement.applied.join("; ")));
-        if !worker.confinement.missing.is_empty() {
-            rows.push(("missing", worker.confinement.missing.join("; ")));
+    if let Some(sandbox) = engine.sandbox_info() {
+        rows.push(("process", sandbox.confinement.applied.join("; ")));
+        if !sandbox.confinement.missing.is_empty() {
+            rows.push(("missing", sandbox.confinement.missing.join("; ")));
         }
     }
     if !status.summary.is_empty() {

@@ -20,6 +20,11 @@ use ctxhost_trust::{LockError, PackageError};
 
 use super::output::Output;
 use super::session_arg::shell_quote;
+use super::output::{Output, terminal_width};
+use super::render::format::format_count;
+
+/// Width of diagnostics that no terminal shows.
+const DIAGNOSTIC_WIDTH: u16 = 80;
 
 /// What has to change before the command succeeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,12 +113,29 @@ impl From<ConfigError> for CliError {
         // The diagnostic shows the line of the file.
         let handler =
             // Without colours: `note` would replace their escape codes.
-            miette::GraphicalReportHandler::new_themed(miette::GraphicalTheme::unicode_nocolor());
+            miette::GraphicalReportHandler::new_themed(miette::GraphicalTheme::unicode_nocolor())
+                .with_width(terminal_width(std::io::stderr()).unwrap_or(DIAGNOSTIC_WIDTH).into());
         let mut shown = String::new();
         match handler.render_report(&mut shown, &error) {
-            Ok(()) => CliError::user("invalid config").hint(shown.trim_end()),
+            Ok(()) => {
+                // miette begins each further error with a line of its own.
+                let lines: Vec<&str> =
+                    shown.lines().filter(|line| line.trim_end() != "Error:").collect();
+                CliError::user(invalid_config(&error)).hint(lines.join("\n").trim_end())
+            }
             Err(_) => CliError::user(error.to_string()),
         }
+    }
+}
+
+fn invalid_config(error: &ConfigError) -> String {
+    let others = match error {
+        ConfigError::Invalid(first) => first.others().len(),
+        ConfigError::Unreadable { .. } | ConfigError::Unwritable { .. } => 0,
+    };
+    match others {
+        0 => "invalid config".to_owned(),
+        others => format!("invalid config, {}", format_count(others as u64 + 1, "error")),
     }
 }
 

@@ -57,7 +57,7 @@ impl ExportArgs {
             Some(path) => write_new(path, text.as_bytes())?,
             // Markdown is read on a terminal, so it is sanitized; JSON escapes control characters
             // itself.
-            None if self.format == ExportFormat::Markdown => output.print(&text)?,
+            None if self.format == ExportFormat::Markdown => output.print_unwrapped(&text)?,
             None => output.print_bytes(text.as_bytes())?,
         }
         // On standard error, because the export itself may be on standard output.

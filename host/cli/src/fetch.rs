@@ -18,7 +18,8 @@ use ctxhost_session::{Session, import};
 pub(super) struct FetchArgs {
     /// Session, by file or id.
     session: PathBuf,
-    /// Handle from the notice, or a prefix of it.
+    /// Id of the entry or file from the notice, or a prefix of it.
+    #[arg(value_name = "ID")]
     handle: String,
     /// Write to a file, replacing an existing one.
     #[arg(long, value_name = "FILE")]

@@ -5,9 +5,10 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use super::chat::blob_dirs;
+use super::duration::{format_duration, parse_duration};
 use super::error::CliError;
 use super::output::Output;
-use super::render::format::{format_bytes, format_count};
+use super::render::format::{format_bytes, format_count, group_digits};
 use super::run_setup;
 use super::sessions::total_bytes;
 use ctxhost_blobs::{GRACE, GarbageCollector, GarbageReport, TRASH_DAYS};
@@ -19,7 +20,7 @@ use ctxhost_blobs::{GRACE, GarbageCollector, GarbageReport, TRASH_DAYS};
 #[derive(Debug, clap::Args)]
 pub(super) struct GcArgs {
     /// Minimum age, such as 90d or 12h, at least 1h; by default retention.blob_days.
-    #[arg(long, value_name = "AGE", value_parser = parse_age)]
+    #[arg(long, value_name = "AGE", value_parser = parse_duration)]
     older_than: Option<Duration>,
     /// Show what would be removed, but change nothing.
     #[arg(long)]
@@ -63,13 +64,13 @@ fn describe_garbage(
 ) -> String {
     let verb =
         |would: &str, did: &str| if is_dry { format!("would {would}") } else { did.to_owned() };
-    let age = age(collection.blobs_older_than);
+    let age = format_duration(collection.blobs_older_than);
     let removed = verb("remove", "removed");
     let mut text = format!(
         "{removed} {} ({}) older than {age}; {} of them reachable\n",
         format_count(garbage.blobs.len() as u64, "blob"),
         format_bytes(total_bytes(&garbage.blobs)),
-        garbage.reachable,
+        group_digits(garbage.reachable as u64),
     );
     let mut add_line = |line: String| {
         text.push_str(&line);
@@ -94,7 +95,7 @@ fn describe_garbage(
     }
     if !garbage.sessions.is_empty() {
         let bytes = garbage.sessions.iter().map(|session| session.size_bytes).sum();
-        let untouched = collection.sessions_older_than.map(self::age).unwrap_or_default();
+        let untouched = collection.sessions_older_than.map(format_duration).unwrap_or_default();
         add_line(format!(
             "{} {} ({}) to the trash for {TRASH_DAYS}d, unused for {untouched}:",
             verb("move", "moved"),
@@ -113,36 +114,4 @@ const HOUR: Duration = Duration::from_secs(60 * 60);
 
 fn days(number: u64) -> Duration {
     HOUR.saturating_mul(24).saturating_mul(u32::try_from(number).unwrap_or(u32::MAX))
-}
-
-fn age(age: Duration) -> String {
-    let hours = age.as_secs() / HOUR.as_secs();
-    if hours.is_multiple_of(24) { format!("{}d", hours / 24) } else { format!("{hours}h") }
-}
-
-pub(super) fn parse_age(text: &str) -> Result<Duration, String> {
-    let bad = || format!("{text:?} is not an age; write days or hours, such as 90d or 12h");
-    let (number, hours) = match (text.strip_suffix('d'), text.strip_suffix('h')) {
-        (Some(days), _) => (days, 24),
-        (_, Some(hours)) => (hours, 1),
-        _ => return Err(bad()),
-    };
-    let number: u32 = number.trim().parse().map_err(|_| bad())?;
-    Ok(HOUR.saturating_mul(hours).saturating_mul(number))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ages() {
-        for text in ["90d", "12h", "0d", "1d"] {
-            assert_eq!(age(parse_age(text).unwrap()), text);
-        }
-        assert_eq!(age(parse_age("48h").unwrap()), "2d");
-        for text in ["", "d", "90", "-1d", "1.5d", "1w"] {
-            assert!(parse_age(text).is_err(), "{text}");
-        }
-    }
 }

@@ -152,7 +152,7 @@ fn describe_package(
         text += &if old.sha256 == file.sha256 {
             "these bytes are already pinned\n".to_owned()
         } else {
-            format!("{} {old_sha256} -> {version} {sha256}\n", old.version)
+            format!("{} {old_sha256} → {version} {sha256}\n", old.version)
         };
     }
     Ok(text)

@@ -20,9 +20,11 @@ mod context;
 mod dev;
 mod diff;
 mod doctor;
+mod duration;
 mod engine_open;
 mod engines;
 mod error;
+mod examples;
 mod export;
 mod fetch;
 mod fsck;
@@ -137,7 +139,8 @@ enum Command {
 pub fn run() -> ExitCode {
     // Parsed by hand instead of CliArgs::parse, because the overview of commands is added to the
     // generated help.
-    let matches = command_groups::with_groups(CliArgs::command()).get_matches();
+    let matches =
+        command_groups::with_groups(examples::with_examples(CliArgs::command())).get_matches();
     let arguments = CliArgs::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let command = arguments.command.unwrap_or_else(|| Command::Doctor(Default::default()));
     if !command.starts_log() {

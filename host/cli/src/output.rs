@@ -1,6 +1,7 @@
 //! Standard output for results, standard error for everything else.
 
 use std::io::{IsTerminal as _, Write as _};
+use std::os::fd::AsFd;
 
 use clap::ColorChoice;
 use indicatif::{ProgressBar, ProgressDrawTarget};
@@ -9,6 +10,13 @@ use serde::Serialize;
 use super::error::CliError;
 use super::render::sanitize::sanitize;
 use super::render::style::TextStyle;
+use super::render::wrap::wrap;
+
+/// Width of tables that no terminal shows.
+const DEFAULT_WIDTH: u16 = 100;
+
+/// Redraws of a progress bar in a second: more would flicker.
+const DRAWS_PER_SECOND: u8 = 5;
 
 /// The output streams and their style.
 #[derive(Debug)]
@@ -21,9 +29,19 @@ impl Output {
         Output { color }
     }
 
-    /// Writes text for people, sanitized. A closed pipe is not an error.
+    /// Writes text for people, sanitized and as wide as the terminal at most. A closed pipe is not
+    /// an error.
     pub(super) fn print(&mut self, text: &str) -> std::io::Result<()> {
-        self.write(sanitize(text, self.style().color).as_bytes())
+        let text = sanitize(text, self.style().color);
+        match prose_width() {
+            Some(width) => self.write(wrap(&text, width.into()).as_bytes()),
+            None => self.write(text.as_bytes()),
+        }
+    }
+
+    /// Writes sanitized text with its own line ends: what is pasted into a document, a path.
+    pub(super) fn print_unwrapped(&mut self, text: &str) -> std::io::Result<()> {
+        self.write(sanitize(text, false).as_bytes())
     }
 
     /// Writes data, such as JSON: unchanged into a pipe or file, sanitized on a terminal.
@@ -55,10 +73,15 @@ impl Output {
     /// Writes a line to standard error. A failure to write it is ignored, since there is no other
     /// stream to report it on.
     pub(super) fn note(&mut self, line: &str) {
-        let _ = writeln!(std::io::stderr(), "{}", sanitize(line, false));
+        let line = sanitize(line, false);
+        let line = match terminal_width(std::io::stderr()) {
+            Some(width) => wrap(&line, width.into()),
+            None => line.into_owned(),
+        };
+        let _ = writeln!(std::io::stderr(), "{line}");
     }
 
-    /// The style of text on standard output. A terminal wraps long lines itself.
+    /// The style of text on standard output.
     pub(super) fn style(&self) -> TextStyle {
         let color = match self.color {
             ColorChoice::Always => true,
@@ -68,15 +91,13 @@ impl Output {
                 std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
             }
         };
-        // Tables are not cut to the terminal's width: output that depends on it could not be
-        // compared or grepped.
-        TextStyle { color, width: None }
+        TextStyle { color, width: Some(prose_width().unwrap_or(DEFAULT_WIDTH)) }
     }
 
     /// A progress bar on standard error, hidden without a terminal.
     pub(super) fn progress_bar(&self, engine: &str) -> ProgressBar {
         let target = if std::io::stderr().is_terminal() {
-            ProgressDrawTarget::stderr()
+            ProgressDrawTarget::stderr_with_hz(DRAWS_PER_SECOND)
         } else {
             ProgressDrawTarget::hidden()
         };
@@ -84,4 +105,16 @@ impl Output {
         bar.set_message(engine.to_owned());
         bar
     }
+}
+
+/// Width at which text is wrapped: that of the terminal, else the variable COLUMNS. Without either,
+/// lines stay whole, since a program reads them.
+fn prose_width() -> Option<u16> {
+    let columns = || std::env::var("COLUMNS").ok()?.parse().ok().filter(|columns| *columns > 0);
+    terminal_width(std::io::stdout()).or_else(columns)
+}
+
+/// Width of the terminal behind a stream.
+pub(super) fn terminal_width(stream: impl AsFd) -> Option<u16> {
+    terminal_size::terminal_size_of(stream).map(|(width, _)| width.0).filter(|width| *width > 0)
 }

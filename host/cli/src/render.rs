@@ -16,3 +16,5 @@ pub(crate) mod retention;
 mod sample;
 pub(crate) mod sanitize;
 pub(crate) mod style;
+pub(crate) mod verdict;
+pub(crate) mod wrap;

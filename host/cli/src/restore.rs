@@ -45,7 +45,7 @@ impl RestoreArgs {
             let found = build_restoration(&Session::read(&self.session)?, &wanted, &shown_as)?;
             output.print(&format!(
                 "dry run - nothing written\n{}\n{}\n",
-                describe_restoration(&found),
+                describe_restoration(&found, "would restore"),
                 found.text
             ))?;
             return Ok(ExitCode::SUCCESS);
@@ -53,17 +53,18 @@ impl RestoreArgs {
         let mut session = Session::open(&self.session)?;
         let found = build_restoration(&session, &wanted, &shown_as)?;
         session.append_at(found.to_body()?, now_ms())?;
-        output.print(&format!("{}\n", describe_restoration(&found)))?;
+        output.print(&format!("{}\n", describe_restoration(&found, "restored")))?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
-fn describe_restoration(found: &RestoredMessage) -> String {
+/// `verb` says whether it has happened.
+fn describe_restoration(found: &RestoredMessage, verb: &str) -> String {
     let RestoredMessage { entries, live, tokens, .. } = found;
     let live = match live {
         0 => String::new(),
         live => format!("; {live} skipped, still in context"),
     };
     let entries = format_count(entries.len() as u64, "entry");
-    format!("{entries} restored, {}{live}", format_count(*tokens, "token"))
+    format!("{verb} {entries}, {}{live}", format_count(*tokens, "token"))
 }

@@ -59,7 +59,7 @@ impl SessionsCommand {
                 None => show(&Session::read(&session)?),
             },
             (SessionsCommand::Show { session }, None) => show(&Session::read(&session)?),
-            (SessionsCommand::Du(du), _) => du.run()?,
+            (SessionsCommand::Du(usage), _) => return usage.run(output),
         };
         output.print(&text)?;
         Ok(ExitCode::SUCCESS)
@@ -124,7 +124,7 @@ fn message_line(record: &Record) -> Option<String> {
     let calls = entry.calls.len();
     let text = match calls {
         0 => entry.text,
-        _ => format!("{} [{calls} tool calls]", entry.text),
+        _ => format!("{} [{}]", entry.text, format_count(calls as u64, "tool call")),
     };
     Some(format!("{} {} {}\n", entry.id, entry.role.name(), first_line(text.trim())))
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::clock::now_ms;
 use super::config;
+use super::duration::parse_duration;
 use super::error::CliError;
-use super::gc::parse_age;
 use super::output::Output;
 use super::render::format::{format_count, format_ms, format_percent, group_digits, one_line};
 use super::render::grid::{Grid, GridColumn};
@@ -28,7 +28,7 @@ pub(super) enum ShadowCommand {
 #[derive(Debug, clap::Args)]
 pub(super) struct ShadowReportArgs {
     /// Period, such as 24h or 7d.
-    #[arg(long, value_name = "AGE", value_parser = parse_age, default_value = "24h")]
+    #[arg(long, value_name = "AGE", value_parser = parse_duration, default_value = "24h")]
     since: Duration,
     /// Include hosts with other configs.
     #[arg(long)]
@@ -84,7 +84,8 @@ fn render_report(report: &ShadowReport, config: &Config, output: &Output) -> Str
     if report.requests == 0 {
         return empty_report(config);
     }
-    let names = ["requests", "would compact", "survival", "prompt tokens", "", "p99 ms", "illegal"];
+    let names =
+        ["requests", "would compact", "retention", "prompt tokens", "", "p99 ms", "violations"];
     let columns = [GridColumn::left("engine")].into_iter().chain(names.map(GridColumn::right));
     let mut grid = Grid::new(columns.collect());
     for row in &report.engines {

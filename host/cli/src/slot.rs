@@ -7,11 +7,14 @@ pub(super) use self::slot_config::SlotConfig;
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use self::slot_config::is_same_chain;
+use super::duration::{format_duration, parse_duration};
 use super::engine_open;
 use super::error::CliError;
 use super::output::Output;
+use super::render::format::{format_count, group_digits};
 use super::use_engine::{HOSTS_RELOAD, UseArgs, refuse_path};
 use ctxhost_agent::canary::guard::CanaryGuard;
 use ctxhost_agent::canary::{Canary, CanaryError, SessionShare};
@@ -53,12 +56,12 @@ pub(super) struct SlotSetArgs {
     /// Share of new sessions for the canary, such as 10%.
     #[arg(long, value_name = "SHARE")]
     canary: Option<SessionShare>,
-    /// Condition such as 'illegal==0'; the canary is rolled back when it fails. Can be repeated.
+    /// Condition such as 'violations==0'; the canary is rolled back when it fails. Can be repeated.
     #[arg(long = "guard", value_name = "GUARD", requires = "canary")]
     guards: Vec<CanaryGuard>,
     /// How long to watch the canary, such as 30m. It is not promoted automatically.
-    #[arg(long, value_name = "TIME", default_value = "30m", value_parser = parse_time)]
-    bake: u64,
+    #[arg(long, value_name = "TIME", default_value = "30m", value_parser = parse_duration)]
+    bake: Duration,
 }
 
 impl SlotCommand {
@@ -98,7 +101,7 @@ impl SlotSetArgs {
         // itself.
         if is_same_chain(&engine, serving.effective()) {
             serving.note_reason(output);
-            return Err(CliError::user(format!("{engine:?} already serves every session")));
+            return Err(CliError::user(format!("{engine:?} is already active in every session")));
         }
         // The configured engine may be unavailable at the moment, but becomes active again by
         // itself.
@@ -109,9 +112,10 @@ impl SlotSetArgs {
         engine_open::inspect_chain(&slot.config, &engine)?;
         // Loading it shows that a host can load it with these settings.
         engine_open::open_chain(&slot.config, &engine)?;
-        let canary = Canary::start(&engine, share, self.guards, self.bake, slot.now_ms);
+        let bake_ms = u64::try_from(self.bake.as_millis()).unwrap_or(u64::MAX);
+        let canary = Canary::start(&engine, share, self.guards, bake_ms, slot.now_ms);
         slot.start_canary(&canary)?;
-        let bake = status::format_duration(canary.bake_ms);
+        let bake = format_duration(self.bake);
         output.print(&format!(
             "canary: {engine} on {share} of new sessions, {} on the rest; guard window {bake}\n",
             serving.effective(),
@@ -158,7 +162,8 @@ fn promote(slot: &SlotConfig, output: &mut Output) -> Result<(), CliError> {
     let tried = match figures.turns {
         0 => String::new(),
         turns => {
-            format!("; {} of {turns} turns failed during the trial", figures.failed_turns)
+            let turns = format_count(turns, "turn");
+            format!("; {} of {turns} failed during the trial", group_digits(figures.failed_turns))
         }
     };
     output.print(&format!("{engine} 100%  (was {}{tried})\n{HOSTS_RELOAD}\n", was.effective()))?;
@@ -175,9 +180,9 @@ fn roll_back(slot: &SlotConfig, output: &mut Output) -> Result<(), CliError> {
         let figures = slot.home.read_metrics(&canary.engine, &canary.run);
         slot.home.update(|state| Ok(state.end(&canary.run, false, "by hand", slot.now_ms)))?;
         output.print(&format!(
-            "{} 100%  ({} sessions of {} keep their history)\n",
+            "{} 100%  (history kept in {} of {})\n",
             serving.effective(),
-            figures.sessions.len(),
+            format_count(figures.sessions.len() as u64, "session"),
             canary.engine,
         ))?;
         serving.note_reason(output);
@@ -197,12 +202,4 @@ fn roll_back(slot: &SlotConfig, output: &mut Output) -> Result<(), CliError> {
         serving.effective(),
     ))?;
     Ok(())
-}
-
-/// Parses a duration with a unit, to milliseconds.
-fn parse_time(text: &str) -> Result<u64, String> {
-    let wrong = || format!("{text:?} is not a duration; write one like 30m or 2h");
-    // jiff reads friendly durations such as `1h 30m`; negative ones and zero are rejected below.
-    let time: jiff::SignedDuration = text.parse().map_err(|_| wrong())?;
-    u64::try_from(time.as_millis()).ok().filter(|ms| *ms > 0).ok_or_else(wrong)
 }

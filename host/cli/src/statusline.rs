@@ -59,7 +59,7 @@ impl StatuslineArgs {
         } else {
             status.to_line()
         };
-        output.print(&format!("{line}\n"))?;
+        output.print_unwrapped(&format!("{line}\n"))?;
         Ok(ExitCode::SUCCESS)
     }
 
@@ -109,7 +109,7 @@ impl SessionStatus {
             format_count(self.compactions, "compaction"),
         ];
         let survival = self.survival.as_ref().map(retention::format_mean);
-        parts.extend(survival.map(|share| format!("last compaction retained {share}")));
+        parts.extend(survival.map(|share| format!("retention of the last compaction {share}")));
         parts.join(" · ")
     }
 }

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use super::chat::sessions_root;
 use super::error::CliError;
 use super::output::Output;
+use super::render::format::{format_count, group_digits};
 use super::run_setup;
 use ctxhost_config::Config;
 use ctxhost_session::Session;
@@ -91,8 +92,10 @@ fn session_files(folder: &Path) -> Result<Vec<PathBuf>, CliError> {
 
 fn copied_lines(copied: &CopyReport) -> String {
     let mut lines = format!(
-        "{} sessions copied ({} lines), {} already present\n",
-        copied.copied, copied.lines, copied.present
+        "{} copied ({}), {} already present\n",
+        format_count(copied.copied as u64, "session"),
+        format_count(copied.lines as u64, "line"),
+        group_digits(copied.present as u64)
     );
     for name in &copied.different {
         lines += &format!("differs in the database, not changed: {name}\n");

@@ -67,7 +67,7 @@ impl UseArgs {
         let (noun, them) = if engines.len() == 1 { ("engine", "it") } else { ("engines", "them") };
         output.print(&format!(
             "{}: [plugins.slots] context_engine {}\n\
-             effective {noun}: {} - checked by loading {them}\n\
+             active {noun}: {} - checked by loading {them}\n\
              {}\n",
             path.display(),
             self.describe_change(&configured),
@@ -86,7 +86,7 @@ impl UseArgs {
         if old == self.engine {
             return format!("is already {old:?}");
         }
-        format!("{old:?} -> {:?}", self.engine)
+        format!("{old:?} → {:?}", self.engine)
     }
 }
 
@@ -120,7 +120,7 @@ pub(super) fn refuse_path(engine: &str, config: &Path) -> Result<(), CliError> {
 fn with_unchanged_slot(error: CliError, config: &Config) -> CliError {
     let error = if error.is_untrusted() {
         let effective = EffectiveEngine::from_config(config);
-        error.hint(format!("the effective engine is still {}", effective.effective()))
+        error.hint(format!("the active engine is still {}", effective.effective()))
     } else {
         error
     };

@@ -1,7 +1,7 @@
-//! Validates a file: every key and value, then combinations of settings.
+//! Validates a file: every key and value, then combinations of settings. All errors are collected.
 
 use super::all_settings::{self, PathKind, all_settings, is_allowed};
-use super::error::{ConfigDiagnostic, ConfigError};
+use super::error::ConfigDiagnostic;
 use super::spans::{self, KeySpan, TomlValueKind};
 use super::{Config, ConfigSource, compaction, gateway, providers, renamed, slots};
 use ctxhost_engine::{BUNDLED, Isolation};
@@ -11,24 +11,78 @@ use ctxhost_trust::TrustedKeys;
 /// Names with a higher similarity are suggested; lower ones gave misleading suggestions.
 const MIN_SIMILARITY: f64 = 0.8;
 
-/// Checks every key and value, in the order of the file.
-pub(super) fn check_keys(origin: &ConfigSource) -> Result<(), ConfigError> {
+/// Checks every key and value, in the order of the file. Keys inside an unknown table are not
+/// reported beside it.
+pub(super) fn check_keys(origin: &ConfigSource) -> Vec<ConfigDiagnostic> {
+    let mut found = Vec::new();
+    let mut unknown_tables: Vec<&[String]> = Vec::new();
     for span in origin.spans.iter() {
+        if unknown_tables.iter().any(|table| span.path.starts_with(table)) {
+            continue;
+        }
         match all_settings::classify_path(&span.path) {
             PathKind::Foreign => {}
             PathKind::Table if span.value == TomlValueKind::Table => {}
             PathKind::Setting(setting) if is_allowed(setting.kind, &span.value) => {}
-            PathKind::Setting(setting) => return Err(bad_value(origin, span, setting)),
-            PathKind::Table => return Err(not_a_table(origin, span)),
-            PathKind::Unknown => return Err(unknown_key(origin, span)),
+            PathKind::Setting(setting) => {
+                found.push(bad_value(origin, span, setting));
+                unknown_tables.push(&span.path);
+            }
+            PathKind::Table => found.push(not_a_table(origin, span)),
+            PathKind::Unknown => {
+                found.push(unknown_key(origin, span));
+                unknown_tables.push(&span.path);
+            }
         }
     }
-    compaction::check_gate_rules(origin)?;
-    slots::check_slots(origin)
+    compaction::check_gate_rules(origin, &mut found);
+    slots::check_slots(origin, &mut found);
+    found
+}
+
+/// Checks combinations in a file with errors in single keys, as if it lacked these keys. Errors of
+/// tables that lack a key are left out: the lack may be their cause.
+pub(super) fn check_combinations_without(
+    origin: &ConfigSource,
+    errors: &[ConfigDiagnostic],
+) -> Vec<ConfigDiagnostic> {
+    let path_of = |error: &ConfigDiagnostic| Some(origin.spans.at(error.offset()?)?.path.clone());
+    let lacking: Vec<Vec<String>> = errors.iter().filter_map(path_of).collect();
+    let Ok(mut table) = origin.text.parse::<toml::Table>() else { return Vec::new() };
+    lacking.iter().for_each(|path| remove_key(&mut table, path));
+    let Ok(config) = table.try_into::<Config>() else { return Vec::new() };
+    let mut found = check_combinations(&config.resolved(origin.clone()));
+    found.retain(|error| {
+        path_of(error).is_some_and(|path| {
+            let table = path.get(..path.len().saturating_sub(1)).unwrap_or_default();
+            let is_apart =
+                |lack: &Vec<String>| !lack.starts_with(&path) && !lack.starts_with(table);
+            !table.is_empty() && lacking.iter().all(is_apart)
+        })
+    });
+    found
+}
+
+fn remove_key(table: &mut toml::Table, path: &[String]) {
+    match path {
+        [name] => {
+            table.remove(name);
+        }
+        [name, inner @ ..] => match table.get_mut(name) {
+            Some(toml::Value::Table(below)) => remove_key(below, inner),
+            // The item of a list: the list without it could still be wrong.
+            Some(toml::Value::Array(_)) => {
+                table.remove(name);
+            }
+            _ => {}
+        },
+        [] => {}
+    }
 }
 
 /// Checks rules that involve two settings.
-pub(super) fn check_combinations(config: &Config) -> Result<(), ConfigError> {
+pub(super) fn check_combinations(config: &Config) -> Vec<ConfigDiagnostic> {
+    let mut found = Vec::new();
     let timeouts = &config.timeouts;
     if timeouts.compact_cap_ms < timeouts.compact_ms {
         let message = format!(
@@ -36,40 +90,37 @@ pub(super) fn check_combinations(config: &Config) -> Result<(), ConfigError> {
             timeouts.compact_cap_ms, timeouts.compact_ms
         );
         let keys = ["timeouts.compact_cap_ms", "timeouts.compact_ms"];
-        return Err(conflict_error(config, &keys, message, "raise the cap, or lower compact_ms"));
+        let help = "raise the cap, or lower compact_ms";
+        found.push(conflict_error(config, &keys, message, help));
     }
-    for (id, entry) in &config.plugins.entries {
-        if entry.isolation == Some(Isolation::Inline) && entry.path.is_some() {
-            let key = spans::join_path(&["plugins", "entries", id, "isolation"]);
-            let message = format!("`{id}` is an engine file; only bundled engines run inline");
-            return Err(conflict_error(
-                config,
-                &[&key],
-                message,
-                "write isolation = \"process\" or \"thread\"",
-            ));
-        }
-        // A bundled id with a path is a replacement from a file, which may run in a process.
-        let is_linked = entry.path.is_none() && BUNDLED.contains(&id.as_str());
-        if entry.isolation == Some(Isolation::Process) && is_linked {
-            let key = spans::join_path(&["plugins", "entries", id, "isolation"]);
-            let message = format!("`{id}` is bundled; only engine files run in a process");
-            return Err(conflict_error(
-                config,
-                &[&key],
-                message,
-                "write isolation = \"thread\", or set its path",
-            ));
-        }
-    }
+    check_isolation(config, &mut found);
     // Checked here as well as on use, because a typo would otherwise appear at the first
     // installation only.
     if let Err(error) = TrustedKeys::parse(&config.plugins.trusted_keys) {
         let help = "`minisign -G` makes a key pair; the public one goes here";
-        return Err(conflict_error(config, &["plugins.trusted_keys"], error.to_string(), help));
+        found.push(conflict_error(config, &["plugins.trusted_keys"], error.to_string(), help));
     }
-    providers::check_providers(config)?;
-    gateway::check_gateway(config)
+    providers::check_providers(config, &mut found);
+    gateway::check_gateway(config, &mut found);
+    found
+}
+
+fn check_isolation(config: &Config, found: &mut Vec<ConfigDiagnostic>) {
+    for (id, entry) in &config.plugins.entries {
+        let key = spans::join_path(&["plugins", "entries", id, "isolation"]);
+        if entry.isolation == Some(Isolation::Inline) && entry.path.is_some() {
+            let message = format!("`{id}` is an engine file; only bundled engines run inline");
+            let help = "write isolation = \"process\" or \"thread\"";
+            found.push(conflict_error(config, &[&key], message, help));
+        }
+        // A bundled id with a path is a replacement from a file, which may run in a process.
+        let is_linked = entry.path.is_none() && BUNDLED.contains(&id.as_str());
+        if entry.isolation == Some(Isolation::Process) && is_linked {
+            let message = format!("`{id}` is bundled; only engine files run in a process");
+            let help = "write isolation = \"thread\", or set its path";
+            found.push(conflict_error(config, &[&key], message, help));
+        }
+    }
 }
 
 /// An error at the first of `keys` that the file contains.
@@ -78,18 +129,16 @@ pub(super) fn conflict_error(
     keys: &[&str],
     message: String,
     help: &str,
-) -> ConfigError {
+) -> ConfigDiagnostic {
     let error =
         ConfigDiagnostic::new(&config.origin.name, &config.origin.text, message).with_help(help);
-    let span = keys.iter().find_map(|key| config.setting_span(key));
-    Box::new(match span {
+    match keys.iter().find_map(|key| config.setting_span(key)) {
         Some(span) => error.with_label(span, "here"),
         None => error,
-    })
-    .into()
+    }
 }
 
-fn bad_value(origin: &ConfigSource, span: &KeySpan, setting: &Setting) -> ConfigError {
+fn bad_value(origin: &ConfigSource, span: &KeySpan, setting: &Setting) -> ConfigDiagnostic {
     let key = spans::join_path(&span.path);
     let expectation = setting.expectation();
     let found = describe_value(&span.value);
@@ -99,7 +148,7 @@ fn bad_value(origin: &ConfigSource, span: &KeySpan, setting: &Setting) -> Config
         let message = format!("{key} = {text:?} was renamed to {new:?}");
         let error = ConfigDiagnostic::new(&origin.name, &origin.text, message);
         let error = error.with_label(span.value_span.clone(), "old name");
-        return Box::new(error.with_help(format!("write {new:?}"))).into();
+        return error.with_help(format!("write {new:?}"));
     }
     let guess = match (setting.kind, &span.value) {
         (SettingKind::Word(words), TomlValueKind::Text(text)) => closest_name(text, words),
@@ -111,18 +160,17 @@ fn bad_value(origin: &ConfigSource, span: &KeySpan, setting: &Setting) -> Config
     };
     let error =
         ConfigDiagnostic::new(&origin.name, &origin.text, format!("{key} must be {expectation}"));
-    Box::new(error.with_label(span.value_span.clone(), found).with_help(help)).into()
+    error.with_label(span.value_span.clone(), found).with_help(help)
 }
 
-fn not_a_table(origin: &ConfigSource, span: &KeySpan) -> ConfigError {
+fn not_a_table(origin: &ConfigSource, span: &KeySpan) -> ConfigDiagnostic {
     let key = spans::join_path(&span.path);
     let error = ConfigDiagnostic::new(&origin.name, &origin.text, format!("{key} must be a table"));
     let help = format!("start it with a line [{key}]; {}", list_keys(&span.path));
-    Box::new(error.with_label(span.value_span.clone(), describe_value(&span.value)).with_help(help))
-        .into()
+    error.with_label(span.value_span.clone(), describe_value(&span.value)).with_help(help)
 }
 
-fn unknown_key(origin: &ConfigSource, span: &KeySpan) -> ConfigError {
+fn unknown_key(origin: &ConfigSource, span: &KeySpan) -> ConfigDiagnostic {
     // Before any suggestion: `law` is similar to no current name, and others are similar to the
     // wrong one.
     if let Some(new) = renamed::new_key(&span.path) {
@@ -137,10 +185,10 @@ fn unknown_key(origin: &ConfigSource, span: &KeySpan) -> ConfigError {
         table => format!("unknown key `{name}` in [{}]", spans::join_path(table)),
     };
     let error = ConfigDiagnostic::new(&origin.name, &origin.text, message);
-    Box::new(error.with_key_label(span, "not a setting").with_help(key_help(name, table))).into()
+    error.with_key_label(span, "not a setting").with_help(key_help(name, table))
 }
 
-fn renamed_key(origin: &ConfigSource, span: &KeySpan, new: &str) -> ConfigError {
+fn renamed_key(origin: &ConfigSource, span: &KeySpan, new: &str) -> ConfigDiagnostic {
     let old = spans::join_path(&span.path);
     let error =
         ConfigDiagnostic::new(&origin.name, &origin.text, format!("{old} was renamed to {new}"));
@@ -149,7 +197,7 @@ fn renamed_key(origin: &ConfigSource, span: &KeySpan, new: &str) -> ConfigError 
         TomlValueKind::Table => format!("write [{new}]"),
         _ => format!("write `{new_name}`"),
     };
-    Box::new(error.with_key_label(span, "old name").with_help(help)).into()
+    error.with_key_label(span, "old name").with_help(help)
 }
 
 /// Suggests a similar name in the same table, else the table that has the name, else lists all

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::ConfigSource;
 use super::all_settings::quote_list;
 use super::check::closest_name;
-use super::error::{ConfigDiagnostic, ConfigError};
+use super::error::ConfigDiagnostic;
 use super::spans::TomlValueKind;
 use ctxhost_retention::{Category, GateRule, GateRuleError, QualityGate};
 
@@ -59,7 +59,7 @@ pub enum CompactionTiming {
 }
 
 /// Checks the rules of the quality gate, each error at its rule.
-pub(super) fn check_gate_rules(origin: &ConfigSource) -> Result<(), ConfigError> {
+pub(super) fn check_gate_rules(origin: &ConfigSource, found: &mut Vec<ConfigDiagnostic>) {
     for span in origin.spans.iter() {
         let [table, setting, _] = span.path.as_slice() else { continue };
         let TomlValueKind::Text(rule) = &span.value else { continue };
@@ -70,11 +70,9 @@ pub(super) fn check_gate_rules(origin: &ConfigSource) -> Result<(), ConfigError>
         let Err(bad) = rule.parse::<GateRule>() else { continue };
         let message = format!("compaction.gate: {bad}");
         let error = ConfigDiagnostic::new(&origin.name, &origin.text, message);
-        let error =
-            error.with_label(span.value_span.clone(), "this rule").with_help(rule_help(&bad));
-        return Err(Box::new(error).into());
+        let error = error.with_label(span.value_span.clone(), "this rule");
+        found.push(error.with_help(rule_help(&bad)));
     }
-    Ok(())
 }
 
 fn rule_help(bad: &GateRuleError) -> String {

@@ -49,6 +49,9 @@ pub struct ConfigDiagnostic {
     file: NamedSource<String>,
     #[label("{label}")]
     span: Option<SourceSpan>,
+    /// The other errors of the file.
+    #[related]
+    others: Vec<ConfigDiagnostic>,
 }
 
 impl ConfigError {
@@ -84,6 +87,28 @@ impl ConfigError {
 }
 
 impl ConfigDiagnostic {
+    /// Succeeds without errors; else all of them as one, in the order of the file.
+    pub(super) fn combine(mut found: Vec<ConfigDiagnostic>) -> Result<(), ConfigError> {
+        found.sort_by_key(|error| error.offset().unwrap_or(usize::MAX));
+        let mut errors = found.into_iter();
+        match errors.next() {
+            None => Ok(()),
+            Some(first) => {
+                Err(Box::new(ConfigDiagnostic { others: errors.collect(), ..first }).into())
+            }
+        }
+    }
+
+    /// The other errors of the same file.
+    pub fn others(&self) -> &[ConfigDiagnostic] {
+        &self.others
+    }
+
+    /// The first byte of its position.
+    pub(super) fn offset(&self) -> Option<usize> {
+        self.span.map(|span| span.offset())
+    }
+
     /// An error without a position.
     pub(super) fn new(name: &str, text: &str, message: impl Into<String>) -> Self {
         ConfigDiagnostic {
@@ -92,18 +117,19 @@ impl ConfigDiagnostic {
             help: None,
             file: NamedSource::new(name, text.to_owned()),
             span: None,
+            others: Vec::new(),
         }
     }
 
     /// An error of the TOML parser or of serde.
-    pub(super) fn from_toml(name: &str, text: &str, error: &toml::de::Error) -> Box<Self> {
+    pub(super) fn from_toml(name: &str, text: &str, error: &toml::de::Error) -> Self {
         let diagnostic =
             ConfigDiagnostic::new(name, text, format!("{name} is not valid: {}", error.message()))
                 .with_help("the file is TOML 1.0: `key = value` lines below `[table]` lines");
-        Box::new(match error.span() {
+        match error.span() {
             Some(span) => diagnostic.with_label(span, "here"),
             None => diagnostic,
-        })
+        }
     }
 
     /// An error of the TOML editor.

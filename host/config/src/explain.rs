@@ -7,6 +7,7 @@ use ctxhost_engine::bundled_settings;
 use ctxhost_engine_api::settings::{Setting, SettingKind};
 
 use super::all_settings::{SettingRow, all_settings, matches_pattern};
+use super::check::closest_name;
 use super::plugins::SlotChoice;
 use super::spans::{self, TomlValueKind};
 use super::{Config, RESERVE_FLOOR_TOKENS};
@@ -24,6 +25,19 @@ pub struct ExplainRow {
     pub source: String,
     /// What it does and why; first, why the effective value differs from the written one.
     pub reason: String,
+    /// The default as text; empty for a required setting.
+    pub default: String,
+    /// The allowed values, as a phrase after "must be".
+    pub range: String,
+}
+
+/// A key that names no setting.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown setting `{key}`")]
+pub struct UnknownSetting {
+    key: String,
+    /// The setting or table that was probably meant.
+    pub suggestion: Option<String>,
 }
 
 /// Shown for a setting without a value.
@@ -37,6 +51,87 @@ pub fn explain(config: &Config) -> Vec<ExplainRow> {
     // Serialising the tables cannot fail; an empty value would show every setting as "not set".
     let values = serde_json::to_value(config).unwrap_or_default();
     all_settings().iter().flat_map(|row| rows(config, &values, row)).collect()
+}
+
+/// Explains one setting, or all settings of a table.
+///
+/// # Errors
+///
+/// [`UnknownSetting`] if no setting and no table has this dotted path.
+pub fn explain_key(config: &Config, key: &str) -> Result<Vec<ExplainRow>, UnknownSetting> {
+    let path = spans::split_path(key.trim().trim_matches(['[', ']']));
+    let all = explain(config);
+    let is_inside = |row: &&ExplainRow| spans::split_path(&row.key).starts_with(&path);
+    let rows: Vec<ExplainRow> = all.iter().filter(is_inside).cloned().collect();
+    if !rows.is_empty() {
+        return Ok(rows);
+    }
+    if let Some(setting) = engine_setting(&path) {
+        let value = default_text(setting);
+        return Ok(vec![row_of(
+            spans::join_path(&path),
+            value,
+            "default".into(),
+            setting.reason(),
+            setting,
+        )]);
+    }
+    // Tables with names of the user, which the file does not contain: shown with their defaults.
+    let unset: Vec<ExplainRow> = all_settings()
+        .iter()
+        .filter(|row| row.path.len() >= path.len() && matches_pattern(&row.path, &path))
+        .map(|row| unset_row(row, &path))
+        .collect();
+    if !path.is_empty() && !unset.is_empty() {
+        return Ok(unset);
+    }
+    Err(UnknownSetting { suggestion: similar_key(&all, key), key: key.to_owned() })
+}
+
+/// The setting or table with the most similar path or name.
+fn similar_key(rows: &[ExplainRow], key: &str) -> Option<String> {
+    let mut names: Vec<&str> = rows.iter().map(|row| row.key.as_str()).collect();
+    let tables: Vec<&str> = names.iter().filter_map(|key| Some(key.rsplit_once('.')?.0)).collect();
+    names.extend(tables);
+    let same_end = |name: &&&str| name.rsplit('.').next() == key.rsplit('.').next();
+    // People know a key, and guess its table.
+    let found = names.iter().find(same_end).copied();
+    found.or_else(|| closest_name(key, &names)).map(str::to_owned)
+}
+
+/// A setting that the file does not contain, below names of the user.
+fn unset_row(row: &SettingRow, path: &[String]) -> ExplainRow {
+    let named = row.path.iter().enumerate().map(|(index, name)| match path.get(index) {
+        Some(given) => given.clone(),
+        None if *name == "*" => "<name>".to_owned(),
+        None => (*name).to_owned(),
+    });
+    let key = named.collect::<Vec<_>>().join(".");
+    let default = default_text(row.setting);
+    let value = if default.is_empty() { UNSET.to_owned() } else { default };
+    row_of(key, value, "default".into(), row.setting.reason(), row.setting)
+}
+
+fn row_of(
+    key: String,
+    value: String,
+    source: String,
+    reason: String,
+    setting: &Setting,
+) -> ExplainRow {
+    ExplainRow {
+        key,
+        value,
+        unit: setting.unit.to_owned(),
+        source,
+        reason,
+        default: default_text(setting),
+        range: setting.expectation(),
+    }
+}
+
+fn default_text(setting: &Setting) -> String {
+    setting.default.map(|default| format_value(&default())).unwrap_or_default()
 }
 
 /// The rows of a setting: one, or one for each engine or model, or one for each value in a user's
@@ -71,7 +166,7 @@ fn explain_row(config: &Config, values: &Value, row: &SettingRow, path: &[&str])
         None => reason,
     };
     let source = source(config, &key);
-    ExplainRow { key, value, unit: row.setting.unit.to_owned(), source, reason }
+    row_of(key, value, source, reason, row.setting)
 }
 
 fn value_and_note(config: &Config, key: &str, value: &Value) -> (String, Option<String>) {
@@ -131,13 +226,10 @@ fn user_table_rows(config: &Config, row: &SettingRow) -> Vec<ExplainRow> {
         let key = spans::join_path(&span.path);
         // Bundled engines document their settings; other engines' tables are opaque.
         let setting = engine_setting(&span.path).unwrap_or(row.setting);
-        rows.push(ExplainRow {
-            value: if is_secret { REDACTED.into() } else { redact_credentials(written.to_owned()) },
-            unit: setting.unit.to_owned(),
-            source: source(config, &key),
-            reason: setting.reason(),
-            key,
-        });
+        let value =
+            if is_secret { REDACTED.into() } else { redact_credentials(written.to_owned()) };
+        let source = source(config, &key);
+        rows.push(row_of(key, value, source, setting.reason(), setting));
     }
     rows
 }

@@ -7,7 +7,8 @@ use globset::Glob;
 use serde::{Deserialize, Serialize};
 
 use super::check::conflict_error;
-use super::{Config, ConfigError, spans};
+use super::error::ConfigDiagnostic;
+use super::{Config, spans};
 use ctxhost_dialects::DialectName;
 
 ctxhost_engine_api::settings! {
@@ -113,7 +114,7 @@ impl GatewaySettings {
 }
 
 /// Checks that every upstream exists and every pattern is valid.
-pub(super) fn check_gateway(config: &Config) -> Result<(), ConfigError> {
+pub(super) fn check_gateway(config: &Config, found: &mut Vec<ConfigDiagnostic>) {
     let gateway = &config.gateway;
     for dialect in gateway.upstreams.keys() {
         // Ollama is a provider dialect; clients speak its OpenAI-compatible API.
@@ -121,14 +122,14 @@ pub(super) fn check_gateway(config: &Config) -> Result<(), ConfigError> {
             let key = spans::join_path(&["gateway", "upstreams", dialect]);
             let message = format!("unknown dialect `{dialect}`");
             let help = "write `anthropic-messages`, `openai-completions`, `openai-responses` or `google-generative-ai`";
-            return Err(conflict_error(config, &[&key], message, help));
+            found.push(conflict_error(config, &[&key], message, help));
         }
     }
     for pattern in gateway.models.keys() {
         if let Err(error) = Glob::new(pattern) {
             let key = spans::join_path(&["gateway", "models", pattern]);
             let help = "`*` matches anything, as in `claude-*`";
-            return Err(conflict_error(config, &[&key], error.to_string(), help));
+            found.push(conflict_error(config, &[&key], error.to_string(), help));
         }
     }
     let upstreams = gateway.upstreams.iter().map(|(key, value)| ("upstreams", key, value));
@@ -139,16 +140,15 @@ pub(super) fn check_gateway(config: &Config) -> Result<(), ConfigError> {
             let message = format!("unknown provider `{upstream}`");
             let help =
                 "write a name from [providers], or an address that begins with http:// or https://";
-            return Err(conflict_error(config, &[&key], message, help));
+            found.push(conflict_error(config, &[&key], message, help));
         }
     }
     // With one of them the gateway would silently serve plain HTTP.
     if gateway.tls_cert.is_some() != gateway.tls_key.is_some() {
         let keys = ["gateway.tls_cert", "gateway.tls_key"];
         let message = "tls_cert and tls_key must be set together".to_owned();
-        return Err(conflict_error(config, &keys, message, "set both, or neither"));
+        found.push(conflict_error(config, &keys, message, "set both, or neither"));
     }
-    Ok(())
 }
 
 /// Whether an upstream is an address instead of a provider's name.

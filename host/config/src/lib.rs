@@ -1,7 +1,7 @@
 //! The config file: parsed with positions, validated, resolved with a reason for every value.
 //!
 //! `spans` parses a file and records the position of every key, `check` compares it with
-//! `all_settings` and reports the first error, and serde fills the tables. Each setting is defined
+//! `all_settings` and collects the errors, and serde fills the tables. Each setting is defined
 //! once, as a field of its table; checks, JSON Schema, explanations and documentation are derived
 //! from it.
 
@@ -51,7 +51,7 @@ pub use compaction::{CompactionSettings, CompactionTiming};
 pub use edit::entry::{EntryEdit, remove_entry_path, set_entry_path};
 pub use edit::{SlotEdit, set_slot, set_slot_chain, set_slot_spec};
 pub use error::{ConfigDiagnostic, ConfigError};
-pub use explain::{ExplainRow, explain};
+pub use explain::{ExplainRow, UnknownSetting, explain, explain_key};
 pub use failover::FailoverSettings;
 pub use gateway::{GatewaySettings, is_url};
 pub use json_schema::{SCHEMA_LINE, json_schema};
@@ -160,12 +160,17 @@ impl Config {
         let spans = KeySpans::parse(name, text)?;
         let origin = ConfigSource { name: name.to_owned(), text: text.into(), spans };
         // Before serde, whose messages have no suggestion and stop at the first type error.
-        check::check_keys(&origin)?;
+        let mut errors = check::check_keys(&origin);
+        if !errors.is_empty() {
+            // So that one run of `config check` shows them together.
+            errors.extend(check::check_combinations_without(&origin, &errors));
+            ConfigDiagnostic::combine(errors)?;
+        }
         let config: Config = toml::from_str(text)
-            .map_err(|error| ConfigDiagnostic::from_toml(name, text, &error))?;
+            .map_err(|error| Box::new(ConfigDiagnostic::from_toml(name, text, &error)))?;
         let config = config.resolved(origin);
         // After the tables are filled, since defaults take part in these rules.
-        check::check_combinations(&config)?;
+        ConfigDiagnostic::combine(check::check_combinations(&config))?;
         Ok(config)
     }
 

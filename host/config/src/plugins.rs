@@ -64,7 +64,7 @@ ctxhost_engine_api::settings! {
         /// One table for each engine that needs one.
         pub entries: BTreeMap<String, EngineEntry> = BTreeMap::new(), Tables(EngineEntry::SETTINGS);
         /// The limits of their processes.
-        pub worker: SandboxSettings = SandboxSettings::default(), Table(SandboxSettings::SETTINGS);
+        pub sandbox: SandboxSettings = SandboxSettings::default(), Table(SandboxSettings::SETTINGS);
         /// What each engine may store and log.
         pub quotas: Quotas = Quotas::default(), Table(Quotas::SETTINGS);
     }
@@ -249,7 +249,7 @@ impl PluginSettings {
         for path in self.entries.values_mut().filter_map(|entry| entry.path.as_mut()) {
             *path = folder.join(&*path);
         }
-        self.worker = self.worker.with_paths_from(folder);
+        self.sandbox = self.sandbox.with_paths_from(folder);
         self
     }
 }

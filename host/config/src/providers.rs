@@ -3,8 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::check::conflict_error;
-use super::error::ConfigError;
+use super::error::ConfigDiagnostic;
 use super::{Config, spans};
+use ctxhost_dialects::failure::ExtraPhrase;
 use ctxhost_dialects::{DialectName, FailureReason};
 use ctxhost_provider::ProviderSettings;
 
@@ -61,18 +62,18 @@ impl Config {
 }
 
 /// Checks rules that involve two settings.
-pub(super) fn check_providers(config: &Config) -> Result<(), ConfigError> {
+pub(super) fn check_providers(config: &Config, found: &mut Vec<ConfigDiagnostic>) {
     for (name, settings) in &config.providers {
-        check_anthropic_only(config, name, settings)?;
-        check_phrases(config, name, settings)?;
+        found.extend(check_anthropic_only(config, name, settings));
+        found.extend(check_phrases(config, name, settings));
         // Which one wins would be a guess, and the wrong key may cost money.
         if settings.api_key_env.is_some() && !settings.api_key_command.is_empty() {
             let key = spans::join_path(&["providers", name, "api_key_command"]);
             let message = format!("provider `{name}` sets both api_key_env and api_key_command");
-            return Err(conflict_error(config, &[&key], message, "keep one of them"));
+            found.push(conflict_error(config, &[&key], message, "keep one of them"));
         }
     }
-    check_summariser(config)
+    found.extend(check_summariser(config));
 }
 
 /// Checks settings that only the Anthropic dialect supports.
@@ -80,50 +81,45 @@ fn check_anthropic_only(
     config: &Config,
     name: &str,
     settings: &ProviderSettings,
-) -> Result<(), ConfigError> {
+) -> Vec<ConfigDiagnostic> {
     let options = [
         ("one_hour_cache", settings.one_hour_cache),
         ("context_editing", settings.context_editing),
     ];
-    let used = options.into_iter().find(|(_, is_set)| *is_set);
-    match used.filter(|_| settings.dialect != DialectName::AnthropicMessages) {
-        None => Ok(()),
-        Some((setting, _)) => {
-            let key = spans::join_path(&["providers", name, setting]);
-            let message =
-                format!("{setting} needs dialect anthropic-messages, which `{name}` does not use");
-            Err(conflict_error(config, &[&key], message, "remove it"))
-        }
-    }
+    let is_other = settings.dialect != DialectName::AnthropicMessages;
+    let used = options.into_iter().filter(|(_, is_set)| *is_set && is_other);
+    used.map(|(setting, _)| {
+        let key = spans::join_path(&["providers", name, setting]);
+        let message =
+            format!("{setting} needs dialect anthropic-messages, which `{name}` does not use");
+        conflict_error(config, &[&key], message, "remove it")
+    })
+    .collect()
 }
 
 fn check_phrases(
     config: &Config,
     name: &str,
     settings: &ProviderSettings,
-) -> Result<(), ConfigError> {
-    for phrase in settings.phrases() {
-        let Err(bad) = phrase.validate() else { continue };
+) -> Vec<ConfigDiagnostic> {
+    let error = |phrase: ExtraPhrase| {
+        let bad = phrase.validate().err()?;
         let setting = match phrase.reason {
             FailureReason::ContextOverflow => "overflow_phrases",
             _ => "never_overflow_phrases",
         };
         let key = spans::join_path(&["providers", name, setting]);
         let message = format!("`{}` is not a regular expression", bad.pattern);
-        return Err(conflict_error(
-            config,
-            &[&key],
-            message,
-            "escape ( ) [ ] . * + ? with a backslash",
-        ));
-    }
-    Ok(())
+        let help = "escape ( ) [ ] . * + ? with a backslash";
+        Some(conflict_error(config, &[&key], message, help))
+    };
+    settings.phrases().into_iter().filter_map(error).collect()
 }
 
-fn check_summariser(config: &Config) -> Result<(), ConfigError> {
-    let Some(summariser) = &config.summariser else { return Ok(()) };
+fn check_summariser(config: &Config) -> Option<ConfigDiagnostic> {
+    let summariser = config.summariser.as_ref()?;
     let fail = |keys: &[&str], message: &str, help: &str| {
-        Err(conflict_error(config, keys, message.to_owned(), help))
+        Some(conflict_error(config, keys, message.to_owned(), help))
     };
     match (&summariser.provider, &summariser.base_url) {
         (None, None) => fail(
@@ -148,6 +144,6 @@ fn check_summariser(config: &Config) -> Result<(), ConfigError> {
                 format!("start one with a line [{}]", spans::join_path(&["providers", name]));
             fail(&["summariser.provider"], &message, &help)
         }
-        _ => Ok(()),
+        _ => None,
     }
 }

@@ -9,6 +9,8 @@ pub(super) const KEYS: &[(&str, &str)] = &[
     ("failover.troubled_rest_ms", "failover.error_cooldown_ms"),
     ("failover.refused_rest_ms", "failover.refused_cooldown_ms"),
     ("swap.proving_requests", "swap.trial_requests"),
+    ("plugins.worker", "plugins.sandbox"),
+    ("plugins.sandbox.letting_go_ms", "plugins.sandbox.cancel_grace_ms"),
 ];
 
 /// Renamed values: path of the setting, old value, new value. `*` stands for a user's name.

@@ -1,6 +1,6 @@
 //! Checks chains and shadow lists: number of engines and duplicates.
 
-use super::error::{ConfigDiagnostic, ConfigError};
+use super::error::ConfigDiagnostic;
 use super::spans::{KeySpan, TomlValueKind};
 use super::{ConfigSource, spans};
 use ctxhost_engine::{ChainSpecError, parse_chain, validate_chain};
@@ -9,32 +9,29 @@ use ctxhost_engine::{ChainSpecError, parse_chain, validate_chain};
 const MAX_SHADOWS: usize = 4;
 
 /// Checks every list of engines; each error has its own position.
-pub(super) fn check_slots(origin: &ConfigSource) -> Result<(), ConfigError> {
+pub(super) fn check_slots(origin: &ConfigSource, found: &mut Vec<ConfigDiagnostic>) {
     let row = texts_in(origin, "context_engine");
     let names: Vec<&str> = row.iter().map(|(_, name)| *name).collect();
     if let Err(error) = validate_chain(&names) {
-        return Err(chain_error(origin, offending_item(&row, &error), &error));
+        found.push(chain_error(origin, offending_item(&row, &error), &error));
     }
     // The slot may be one text with `+` as well as a list.
     for (span, name) in origin.spans.iter().filter_map(slot_text) {
         if let Err(error) = parse_chain(name) {
-            return Err(chain_error(origin, Some(span), &error));
+            found.push(chain_error(origin, Some(span), &error));
         }
     }
     let shadows = texts_in(origin, "shadow");
     if let Some((span, _)) = shadows.get(MAX_SHADOWS) {
         let message = format!("at most {MAX_SHADOWS} shadow engines are allowed");
-        return Err(diagnostic(
-            origin,
-            Some(span),
-            &message,
-            "each one processes every request again",
-        ));
+        let help = "each one processes every request again";
+        found.push(diagnostic(origin, Some(span), &message, help));
     }
     for (at, (span, name)) in shadows.iter().enumerate() {
         if shadows.iter().take(at).any(|(_, earlier)| earlier == name) {
             let message = format!("shadow {name:?} is listed twice");
-            return Err(diagnostic(origin, Some(span), &message, "list it once"));
+            found.push(diagnostic(origin, Some(span), &message, "list it once"));
+            continue;
         }
         let row = if name.is_empty() {
             Err("a shadow name is blank".to_owned())
@@ -43,10 +40,9 @@ pub(super) fn check_slots(origin: &ConfigSource) -> Result<(), ConfigError> {
         };
         if let Err(message) = row {
             let help = "write a chain as `mask+legacy`";
-            return Err(diagnostic(origin, Some(span), &message, help));
+            found.push(diagnostic(origin, Some(span), &message, help));
         }
     }
-    Ok(())
 }
 
 /// The slot's value, if it is text.
@@ -87,7 +83,7 @@ fn chain_error(
     origin: &ConfigSource,
     span: Option<&KeySpan>,
     error: &ChainSpecError,
-) -> ConfigError {
+) -> ConfigDiagnostic {
     let help = "list the engines in the order in which they process a request";
     diagnostic(origin, span, &format!("a chain {error}"), help)
 }
@@ -97,14 +93,13 @@ fn diagnostic(
     span: Option<&KeySpan>,
     message: &str,
     help: &str,
-) -> ConfigError {
+) -> ConfigDiagnostic {
     let list = span.map(|span| span.path.get(..3).unwrap_or_default());
     let key = spans::join_path(list.unwrap_or_default());
     let diagnostic = ConfigDiagnostic::new(&origin.name, &origin.text, format!("{key}: {message}"));
     let diagnostic = diagnostic.with_help(help);
-    Box::new(match span {
+    match span {
         Some(span) => diagnostic.with_label(span.value_span.clone(), "here"),
         None => diagnostic,
-    })
-    .into()
+    }
 }

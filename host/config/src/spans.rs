@@ -45,8 +45,14 @@ pub(super) enum TomlValueKind {
 impl KeySpans {
     /// Parses a file.
     pub(super) fn parse(name: &str, text: &str) -> Result<KeySpans, ConfigError> {
-        let root = DeTable::parse(text)
-            .map_err(|error| ConfigDiagnostic::from_toml(name, text, &error))?;
+        let (root, errors) = DeTable::parse_recoverable(text);
+        let line =
+            |error: &toml::de::Error| error.span().map(|span| line_and_column(text, span.start).0);
+        let mut errors = errors;
+        // The first error of a line is often the cause of the others.
+        errors.dedup_by_key(|error| line(error));
+        let errors = errors.iter().map(|error| ConfigDiagnostic::from_toml(name, text, error));
+        ConfigDiagnostic::combine(errors.collect())?;
         let mut spans = Vec::new();
         read_table(root.get_ref(), &[], &mut spans);
         // File order, so that the first error is the first one a reader meets.
@@ -57,6 +63,14 @@ impl KeySpans {
     /// The key at exactly this path.
     pub(super) fn find(&self, path: &[String]) -> Option<&KeySpan> {
         self.spans.iter().find(|span| span.path == path)
+    }
+
+    /// The innermost key or value at a byte.
+    pub(super) fn at(&self, byte: usize) -> Option<&KeySpan> {
+        let covers = |span: &&KeySpan| {
+            (span.key.start..span.value_span.end.max(span.key.end)).contains(&byte)
+        };
+        self.spans.iter().filter(covers).max_by_key(|span| span.path.len())
     }
 
     /// The key at this path, or at the nearest enclosing table.

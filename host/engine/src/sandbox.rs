@@ -1,7 +1,7 @@
 //! An engine in a sandbox: a confined child process, whose crash costs the host only that process.
 //!
 //! ```text
-//!  host                                                   child (the same program, `engine-worker`)
+//!  host                                                   child (the same program, `engine-sandbox`)
 //!  SandboxSupervisor ─ restarts the child                 confinement: limits, landlock, seccomp
 //!   │                                                       │
 //!  SandboxConnection ─ pending calls, threads ══ socket ══ SandboxServer ─ replicas, the engine's threads

@@ -179,7 +179,7 @@ fn kept_sessions_are_listed_shown_and_gone_on_with() {
     );
     let shown = run(place.path(), &["sessions", "show", lines[0]], "");
     let shown = stdout(&shown);
-    for part in ["user Which number is it?", "I look into the notes. [1 tool calls]", "4711"] {
+    for part in ["user Which number is it?", "I look into the notes. [1 tool call]", "4711"] {
         assert!(shown.contains(part), "{part:?} is missing in: {shown}");
     }
     let absent = run(place.path(), &["sessions", "show", "absent.jsonl"], "");

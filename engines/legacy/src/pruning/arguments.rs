@@ -22,6 +22,6 @@ pub(crate) fn shorten_old_arguments(entry: &Entry<'_>, limit_chars: u64) -> Opti
     let mut replacement = Replacement::from_raw(raw, LAYER, "");
     let now = replacement.chars();
     replacement.detail =
-        format!("arguments: {} -> {} chars", group_thousands(before), group_thousands(now));
+        format!("arguments: {} → {} chars", group_thousands(before), group_thousands(now));
     (now < before).then_some(replacement)
 }

@@ -93,7 +93,7 @@ fn case_23_one_large_result_is_cut_and_names_its_original() {
         )
     );
     let note = plan.ops[1].note.as_ref().unwrap();
-    assert_eq!((note.layer.as_str(), note.detail.as_str()), (LAYER, "40,000 -> 16,000 chars"));
+    assert_eq!((note.layer.as_str(), note.detail.as_str()), (LAYER, "40,000 → 16,000 chars"));
     assert_eq!(plan, assembled(&talk, 64_000, &mut decisions), "the same bytes each time");
 }
 

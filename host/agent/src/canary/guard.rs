@@ -1,8 +1,8 @@
-//! Guards of a canary: conditions on its metrics, such as `survival.paths >= 0.95`.
+//! Guards of a canary: conditions on its metrics, such as `retention.paths >= 0.95`.
 //!
 //! ```text
 //! guard  = metric operator number
-//! metric = name [ "." name ]        p99_ms, illegal, survival.paths
+//! metric = name [ "." name ]        p99_ms, violations, retention.paths
 //! number = decimal [ "%" ]          95% is 0.95
 //! ```
 
@@ -45,7 +45,7 @@ const OPERATORS: [(&str, GuardOperator); 6] = [
 /// A syntax error in a guard, with its position.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "invalid guard {text:?}, at character {column}: {problem}; example: \"survival.paths >= 0.95\""
+    "invalid guard {text:?}, at character {column}: {problem}; example: \"retention.paths >= 0.95\""
 )]
 pub struct GuardError {
     pub text: String,
@@ -233,9 +233,9 @@ mod tests {
         let check = |text: &str, written: &str| {
             assert_eq!(text.parse::<CanaryGuard>().unwrap().to_string(), written, "{text}");
         };
-        check("illegal==0", "illegal == 0");
-        check("survival.paths>=0.95", "survival.paths >= 0.95");
-        check(" survival >= 95% ", "survival >= 0.95");
+        check("violations==0", "violations == 0");
+        check("retention.paths>=0.95", "retention.paths >= 0.95");
+        check(" retention >= 95% ", "retention >= 0.95");
         check("p99_ms<150", "p99_ms < 150");
         check("fallbacks != 1.5", "fallbacks != 1.5");
     }
@@ -247,9 +247,9 @@ mod tests {
         };
         check("", 1, "a metric name is missing");
         check("  p99<150", 3, "unknown metric `p99` (did you mean `p99_ms`?)");
-        check("illegal=0", 8, "one of == != >= <= > < is missing");
-        check("illegal ==", 11, "a number is missing");
-        check("illegal == 1.2.3", 12, "a number is missing");
+        check("violations=0", 11, "one of == != >= <= > < is missing");
+        check("violations ==", 14, "a number is missing");
+        check("violations == 1.2.3", 15, "a number is missing");
         check("p99_ms < 150 ms", 14, "unexpected `ms`");
         check("ü==1", 1, "a metric name is missing");
     }
@@ -263,10 +263,10 @@ mod tests {
             ..MetricTotals::default()
         };
         let checked = |text: &str| text.parse::<CanaryGuard>().unwrap().check(&totals, 20);
-        assert_eq!(checked("illegal == 0"), GuardVerdict::Broken(1.0));
-        assert_eq!(checked("illegal <= 1"), GuardVerdict::Holds(1.0));
+        assert_eq!(checked("violations == 0"), GuardVerdict::Broken(1.0));
+        assert_eq!(checked("violations <= 1"), GuardVerdict::Holds(1.0));
         assert_eq!(
-            checked("survival.paths >= 0.95"),
+            checked("retention.paths >= 0.95"),
             GuardVerdict::Undecided,
             "nothing was compacted"
         );

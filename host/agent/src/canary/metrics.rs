@@ -130,7 +130,7 @@ type CounterValue = fn(&MetricTotals) -> u64;
 
 /// The counters.
 const COUNTERS: [(&str, CounterValue); 9] = [
-    ("illegal", |totals| totals.illegal),
+    ("violations", |totals| totals.illegal),
     ("failures", |totals| totals.failures),
     ("failed_turns", |totals| totals.failed_turns),
     ("repairs", |totals| totals.repairs),
@@ -163,11 +163,22 @@ impl std::fmt::Display for MetricName {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             MetricName::Count(name) => f.write_str(name),
-            MetricName::Survival(None) => f.write_str("survival"),
-            MetricName::Survival(Some(category)) => write!(f, "survival.{}", category.name()),
+            MetricName::Survival(None) => f.write_str("retention"),
+            MetricName::Survival(Some(category)) => write!(f, "retention.{}", category.name()),
             MetricName::Percentile(percent) => write!(f, "p{percent}_ms"),
             MetricName::MaxMs => f.write_str("max_ms"),
         }
+    }
+}
+
+/// The present name of a metric. Guards in scripts and in the state of a running canary may have the
+/// names of earlier versions.
+fn current_name(name: &str) -> String {
+    match name.strip_prefix("survival") {
+        Some("") => "retention".to_owned(),
+        Some(category) if category.starts_with('.') => format!("retention{category}"),
+        _ if name == "illegal" => "violations".to_owned(),
+        _ => name.to_owned(),
     }
 }
 
@@ -175,6 +186,7 @@ impl FromStr for MetricName {
     type Err = ();
 
     fn from_str(name: &str) -> Result<MetricName, ()> {
+        let name = current_name(name);
         MetricName::all().find(|metric| metric.to_string() == name).ok_or(())
     }
 }
@@ -198,12 +210,14 @@ mod tests {
             MetricTotals::from_turns([turn("a", vec![3_000, 1_000]), turn("a", vec![2_000])]);
         let of = |name: &str| totals.value(name.parse().unwrap());
         assert_eq!((totals.sessions.len(), of("turns"), of("requests")), (1, Some(2.0), Some(3.0)));
-        assert_eq!(of("survival.paths"), Some(0.5));
-        assert_eq!(of("survival"), Some(0.5));
-        assert_eq!(of("survival.asks"), None, "nothing was asked");
+        assert_eq!(of("retention.paths"), Some(0.5));
+        assert_eq!(of("survival.paths"), Some(0.5), "the name of an earlier version");
+        assert_eq!(of("retention"), Some(0.5));
+        assert_eq!(of("retention.asks"), None, "nothing was asked");
         assert_eq!((of("p50_ms"), of("p99_ms"), of("max_ms")), (Some(2.0), Some(3.0), Some(3.0)));
-        assert_eq!(of("illegal"), Some(0.0));
-        assert_eq!(MetricTotals::default().value(MetricName::Count("illegal")), None);
+        assert_eq!(of("violations"), Some(0.0));
+        assert_eq!(of("illegal"), Some(0.0), "the name of an earlier version");
+        assert_eq!(MetricTotals::default().value(MetricName::Count("violations")), None);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use super::prefix::PrefixMeter;
 use super::report::{
     CompactionRow, CurvePoint, DroppedRow, EngineRun, ReplayTotals, ReplayedEngine, TurnRow,
 };
-use ctxhost_context::{CompactionOutcome, CompactionVerdict, Prompt};
+use ctxhost_context::{CompactionOutcome, CompactionVerdict, EMERGENCY_TRIM, Prompt};
 use ctxhost_invariants::InvariantVerifier;
 
 /// Characters of a summary in a report.
@@ -39,6 +39,7 @@ pub(super) struct ReplayObserver {
     omitted: Vec<OmittedRange>,
     times_us: Vec<u64>,
     rejected: u64,
+    failed: u64,
 }
 
 /// A range that a request omitted.
@@ -86,6 +87,8 @@ impl ReplayObserver {
         }
         if let Some(why) = &prompt.fallback {
             *self.fallback_reasons.entry(why.clone()).or_default() += 1;
+            // An emergency trim says that nothing fitted, which is a result.
+            self.failed += u64::from(prompt.engine != EMERGENCY_TRIM);
         }
         let layers = self.layers(prompt);
         let items = prompt.items();
@@ -132,6 +135,7 @@ impl ReplayObserver {
             rejected: self.rejected,
             below_floor: self.compactions.iter().filter(|row| row.is_below_floor).count() as u64,
             fallbacks: self.turns.iter().map(|turn| turn.fallbacks).sum(),
+            failed: self.failed,
             repairs: self.turns.iter().map(|turn| turn.repairs).sum(),
             violations: self.turns.iter().map(|turn| turn.violations).sum(),
             sent_tokens: self.curve.iter().map(|point| point.tokens).sum(),

@@ -197,6 +197,9 @@ pub struct ReplayTotals {
     pub below_floor: u64,
     /// Requests that another engine shaped.
     pub fallbacks: u64,
+    /// Those of them that another engine shaped because this one failed, not because nothing fitted.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub failed: u64,
     pub repairs: u64,
     /// Invariant violations of finished requests.
     pub violations: u64,
@@ -224,6 +227,13 @@ pub struct ReplayTotals {
 
 fn is_zero(number: &u64) -> bool {
     *number == 0
+}
+
+impl EngineRun {
+    /// Whether the engine failed: the figures are then, at least in part, those of its fallback.
+    pub fn has_failed(&self) -> bool {
+        self.totals.failed > 0 || !self.totals.quarantine.is_empty()
+    }
 }
 
 impl ReplayReport {

@@ -141,7 +141,7 @@ impl TerminalView {
                  restart this process"
             )),
             EventKind::CanaryStarted { engine, share } => {
-                self.note(&format!("canary: {engine} serves {share} of new sessions"));
+                self.note(&format!("canary: {engine} is active in {share} of new sessions"));
             }
             EventKind::CanaryEnded { engine, why } => {
                 self.note(&format!("! canary {engine} ended: {why}"));
@@ -181,7 +181,7 @@ pub(super) fn describe_compaction(outcome: &CompactionOutcome) -> String {
     let engine = &outcome.engine;
     match &outcome.verdict {
         CompactionVerdict::Applied => format!(
-            "~ {engine} compacted {before} -> {after} tokens, {} folded{}",
+            "~ {engine} compacted {before} → {after} tokens, {} folded{}",
             format_count(outcome.folded.len() as u64, "entry"),
             outcome.retention.as_ref().map(retention_suffix).unwrap_or_default(),
         ),
@@ -193,7 +193,7 @@ pub(super) fn describe_compaction(outcome: &CompactionOutcome) -> String {
 }
 
 fn retention_suffix(shares: &Shares) -> String {
-    format!(", retained {}", retention::format_mean(shares))
+    format!(", retention {}", retention::format_mean(shares))
 }
 
 /// Truncates long arguments.

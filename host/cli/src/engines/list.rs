@@ -194,8 +194,8 @@ impl EngineLine {
     fn state(&self, effective: bool) -> String {
         let serves = match self.stage {
             _ if !effective => None,
-            Some((stage, of)) if of > 1 => Some(format!("effective, {stage} of {of}")),
-            _ => Some("effective".to_owned()),
+            Some((stage, of)) if of > 1 => Some(format!("active, {stage} of {of}")),
+            _ => Some("active".to_owned()),
         };
         let canary = self.canary.as_ref().map(|share| format!("canary {share}"));
         let shadow = self.shadow.then(|| "shadow".to_owned());
@@ -218,7 +218,7 @@ impl EngineLine {
     fn details(&self) -> impl Iterator<Item = String> {
         let id = &self.id;
         let place = match &self.real_path {
-            Some(real) => Some(format!("{id}: {} -> {real}\n", self.source)),
+            Some(real) => Some(format!("{id}: {} → {real}\n", self.source)),
             None => (self.file() != self.source).then(|| format!("{id}: {}\n", self.source)),
         };
         let story = self.failures.as_ref().map(FailureRecord::summary);
@@ -236,8 +236,9 @@ impl EngineLine {
 
 impl EngineListing {
     fn show(&self, output: &mut Output) -> Result<(), CliError> {
-        let columns = ["", "engine", "version", "source", "trust", "state"].map(GridColumn::left);
-        let mut grid = Grid::new(columns.to_vec());
+        let mut columns = ["", "engine", "version", "source"].map(GridColumn::left).to_vec();
+        columns.extend(["trust", "state"].map(|name| GridColumn::left(name).optional()));
+        let mut grid = Grid::new(columns);
         for engine in &self.engines {
             let effective = self.slot.serves(&engine.id);
             let mark = if effective { "*" } else { " " };

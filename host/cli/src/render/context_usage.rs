@@ -1,6 +1,7 @@
 //! Renders the context usage: a grid of ten by ten cells, with figures beside it.
 
 use clap::builder::styling::AnsiColor;
+use textwrap::core::display_width;
 
 use super::format::{format_count, format_percent, group_digits, one_line};
 use super::style::{TextStyle, Tone};
@@ -8,6 +9,8 @@ use ctxhost_agent::context_usage::{ContextUsage, UsageCategory, UsagePart};
 
 /// Cells of the grid, each 1 % of the window.
 const CELLS: usize = 100;
+/// Least width of names on a narrow terminal.
+const MIN_NAME_WIDTH: usize = 12;
 /// Cells in a row.
 const ROW_CELLS: usize = 10;
 
@@ -36,19 +39,39 @@ pub(crate) fn render(filling: &ContextUsage, window: WindowBudget, style: TextSt
     let whole_tokens = rows.iter().map(|row| row.tokens).sum::<u64>().max(1);
     let cells = cells(&rows, whole_tokens, style);
     let mut text = String::new();
-    let width = rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0);
+    let width = rows.iter().map(|row| display_width(&row.name)).max().unwrap_or(0);
+    let width = width.min(name_room(style)).max(MIN_NAME_WIDTH);
     // More categories than grid lines are possible.
     for at in 0..rows.len().max(CELLS / ROW_CELLS) {
         let cells = cells.get(at).cloned().unwrap_or_else(|| "  ".repeat(ROW_CELLS));
         let figures = rows.get(at).map(|row| {
             let share = row.tokens as f64 * 100.0 / whole_tokens as f64;
             let mark = style.color_text(row.color, &mark(row, style));
-            let (name, tokens) = (&row.name, group_digits(row.tokens));
-            format!("  {mark} {name:width$} {tokens:>11} {:>6}", format_percent(share))
+            let (name, tokens) = (shorten(&row.name, width), group_digits(row.tokens));
+            let padding = " ".repeat(width.saturating_sub(display_width(&name)));
+            format!("  {mark} {name}{padding} {tokens:>11} {:>6}", format_percent(share))
         });
         text += &format!("{}\n", format!("{cells}{}", figures.unwrap_or_default()).trim_end());
     }
     text + &usage_lines(filling, window, style)
+}
+
+/// Room for names in a terminal: what cells, mark and figures leave.
+fn name_room(style: TextStyle) -> usize {
+    const CELLS_AND_FIGURES: usize = 2 * ROW_CELLS + 4 + 1 + 11 + 1 + 6;
+    let width = style.width.map_or(usize::MAX, usize::from);
+    width.saturating_sub(CELLS_AND_FIGURES)
+}
+
+/// The name with its middle left out if it is too wide: tools of one MCP server begin alike.
+fn shorten(name: &str, width: usize) -> String {
+    if display_width(name) <= width {
+        return name.to_owned();
+    }
+    let (head, tail) = (width / 2, width.saturating_sub(width / 2 + 1));
+    let beginning: String = name.chars().take(head).collect();
+    let end = name.chars().count().saturating_sub(tail);
+    format!("{beginning}…{}", name.chars().skip(end).collect::<String>())
 }
 
 /// The lines below the grid.
@@ -169,6 +192,16 @@ mod tests {
     #[test]
     fn the_grid_has_a_hundred_cells() {
         insta::assert_snapshot!(render(&filling(), WINDOW, TextStyle::default()));
+    }
+
+    #[test]
+    fn a_long_tool_name_is_shortened_in_a_narrow_terminal() {
+        let mut filling = filling();
+        filling.parts[2].tool = "mcp__server-of-somebody__read_a_file_of_the_workspace".into();
+        let style = TextStyle { color: false, width: Some(80) };
+        let text = render(&filling, WINDOW, style);
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(text.contains("results of") && text.contains("_workspace"), "{text}");
     }
 
     #[test]

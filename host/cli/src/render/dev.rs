@@ -8,6 +8,7 @@ use ctxhost_agent::replay::report::{EngineRun, ReplayWindow, ReplayedSession};
 use super::format::{DASH, format_count, format_ms, format_percent, group_digits, one_line};
 use super::grid::{Grid, GridColumn};
 use super::style::{TextStyle, Tone};
+use super::verdict::FAILED;
 
 /// The runs to compare.
 pub(crate) struct RunComparison<'a> {
@@ -93,6 +94,9 @@ pub(crate) fn render(comparison: &RunComparison<'_>, style: TextStyle) -> String
 fn problem_lines(run: &EngineRun, library: &Path) -> Vec<String> {
     let totals = &run.totals;
     let mut lines = Vec::new();
+    if run.has_failed() {
+        lines.push(format!("{FAILED}: no figures, since they would be those of the fallback"));
+    }
     if !totals.quarantine.is_empty() {
         lines.push(format!("in quarantine: {}", one_line(&totals.quarantine)));
     }
@@ -117,13 +121,18 @@ fn problem_lines(run: &EngineRun, library: &Path) -> Vec<String> {
 }
 
 impl ComparisonMetric {
+    /// The value of a run; `None` if the engine failed, since it would be that of the fallback.
+    fn value(&self, run: &EngineRun) -> Option<f64> {
+        if run.has_failed() { None } else { (self.of)(run) }
+    }
+
     fn shown(&self, run: &EngineRun) -> String {
-        (self.of)(run).map_or(DASH.into(), |value| self.unit.shown(value))
+        self.value(run).map_or(DASH.into(), |value| self.unit.shown(value))
     }
 
     /// The difference of two runs in this metric.
     fn difference(&self, run: &EngineRun, other: &EngineRun) -> String {
-        match ((self.of)(run), (self.of)(other)) {
+        match (self.value(run), self.value(other)) {
             (Some(value), Some(other)) => self.unit.difference(value - other),
             _ => DASH.into(),
         }
@@ -183,6 +192,7 @@ mod tests {
     fn problems_are_reported() {
         let report = sample::troubled();
         let lines = problem_lines(&report.runs[0], Path::new("target/my engine.so"));
+        assert!(lines[0].starts_with("FAILED: no figures"), "{lines:?}");
         assert!(lines.iter().any(|line| line.starts_with("another engine shaped")), "{lines:?}");
         assert!(lines.iter().any(|line| line.contains("defect of ctxhost")), "{lines:?}");
         let way_out = "details: ctxhost check 'target/my engine.so'";

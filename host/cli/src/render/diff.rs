@@ -61,7 +61,7 @@ fn head(difference: &CompactionDiff, session: &Path, style: TextStyle) -> String
 
 fn format_location(at: &RecordLocation) -> String {
     let line = at.line.map(|line| format!(", line {}", group_digits(line as u64)));
-    format!("record {}{}", one_line(&at.record), line.unwrap_or_default())
+    format!("entry {}{}", one_line(&at.record), line.unwrap_or_default())
 }
 
 fn shares(difference: &CompactionDiff, style: TextStyle) -> String {

@@ -2,25 +2,14 @@
 
 use std::collections::BTreeMap;
 
+pub(crate) use ctxhost_engine::group_thousands as group_digits;
+
 /// Shown for a missing value.
 pub(crate) const DASH: &str = "–";
 
 /// The text, or a dash.
 pub(crate) fn or_dash(text: String) -> String {
     if text.is_empty() { DASH.into() } else { text }
-}
-
-/// A whole number with thousands separators.
-pub(crate) fn group_digits(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// A percentage with one decimal.
@@ -60,7 +49,11 @@ pub(crate) fn format_bytes(size_bytes: u64) -> String {
         }
         (size, unit) = (size / 1_024.0, larger);
     }
-    if unit == "B" { format!("{size_bytes} B") } else { format!("{size:.1} {unit}") }
+    if unit == "B" {
+        format!("{} B", group_digits(size_bytes))
+    } else {
+        format!("{size:.1} {unit}")
+    }
 }
 
 /// `guard 2 · prune 5`; empty if no layer changed anything.
@@ -96,7 +89,7 @@ mod tests {
         let numbers = [0, 999, 1_000, 20_480, 1_234_567, u64::MAX].map(group_digits);
         insta::assert_snapshot!(numbers.join(" "), @"0 999 1,000 20,480 1,234,567 18,446,744,073,709,551,615");
         let sizes = [0, 1_023, 1_024, 1_258_291, u64::MAX].map(format_bytes);
-        insta::assert_snapshot!(sizes.join(", "), @"0 B, 1023 B, 1.0 KiB, 1.2 MiB, 16777216.0 TiB");
+        insta::assert_snapshot!(sizes.join(", "), @"0 B, 1,023 B, 1.0 KiB, 1.2 MiB, 16777216.0 TiB");
         let times = [0, 4, 9_994, 10_000, 99_949, 1_234_567].map(format_ms);
         insta::assert_snapshot!(times.join(" "), @"0.00 0.00 9.99 10.0 99.9 1,235");
     }

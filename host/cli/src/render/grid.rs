@@ -1,20 +1,30 @@
-//! Tables laid out by comfy-table, coloured by row.
+//! Tables laid out by comfy-table, coloured by row, as wide as the terminal at most.
 
 use comfy_table::{
     CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle,
 };
+use textwrap::core::display_width;
 
+use super::format::DASH;
 use super::style::{TextStyle, Tone};
+use super::wrap::{widest_line, wrap};
+
+/// Between the rows of a layout, to tell them apart: comfy-table returns text only.
+const ROW_END: char = '\u{1}';
 
 /// One thin line below the column names.
-const LINES: TableStyle =
-    TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
+const LINES: TableStyle = TableStyle::new()
+    .header_separator(LineStyle::none().fill('─').junction('─'))
+    .row_separator(LineStyle::none().fill(ROW_END).junction(ROW_END));
 
 /// The lines of the table head.
 const HEAD_LINES: usize = 2;
 
 /// Least width that wrapped text needs to be readable.
 const MIN_WRAP_WIDTH: usize = 24;
+
+/// Indentation of text below its row.
+const BELOW_INDENT: &str = "      ";
 
 /// A table.
 pub(crate) struct Grid {
@@ -29,12 +39,27 @@ pub(crate) struct GridColumn {
     name: String,
     alignment: CellAlignment,
     wraps: bool,
+    zeros: ZeroColumn,
+}
+
+/// What happens to a column in which every row is 0 or empty.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ZeroColumn {
+    Shown,
+    Hidden,
+    /// Hidden, and named below the table.
+    Named,
 }
 
 impl GridColumn {
     /// A left-aligned column, for text.
     pub(crate) fn left(name: &str) -> Self {
-        GridColumn { name: name.to_owned(), alignment: CellAlignment::Left, wraps: false }
+        GridColumn {
+            name: name.to_owned(),
+            alignment: CellAlignment::Left,
+            wraps: false,
+            zeros: ZeroColumn::Shown,
+        }
     }
 
     /// A right-aligned column, for numbers.
@@ -46,6 +71,16 @@ impl GridColumn {
     pub(crate) fn wrapping(self) -> Self {
         GridColumn { wraps: true, ..self }
     }
+
+    /// Hides this column if all of it is 0 or empty.
+    pub(crate) fn optional(self) -> Self {
+        GridColumn { zeros: ZeroColumn::Hidden, ..self }
+    }
+
+    /// Hides this column if all of it is 0, and says so below the table.
+    pub(crate) fn named_if_zero(self) -> Self {
+        GridColumn { zeros: ZeroColumn::Named, ..self }
+    }
 }
 
 impl Grid {
@@ -54,36 +89,77 @@ impl Grid {
     }
 
     pub(crate) fn row(&mut self, cells: Vec<String>, tone: Tone) {
-        self.rows.push(cells);
+        self.rows.push(cells.iter().map(|cell| cell.replace(ROW_END, "\u{fffd}")).collect());
         self.tones.push(tone);
     }
 
-    /// Renders the table without trailing blanks.
+    /// Renders the table without trailing blanks, no wider than the terminal.
     ///
-    /// If the last column has no room to wrap, its text goes below each row.
+    /// On a narrow terminal text wraps in its column, or goes below its row; if the rest does not
+    /// fit either, each row becomes a block of lines.
     pub(crate) fn render(&self, style: TextStyle) -> String {
-        let fixed = self.columns.iter().filter(|column| !column.wraps).count();
-        let fixed_width = widest_line(&self.layout(fixed, None));
-        match style.width {
-            Some(width)
-                if fixed < self.columns.len()
-                    && usize::from(width) < fixed_width + MIN_WRAP_WIDTH =>
-            {
-                let lines = self.paint_lines(&self.layout(fixed, None), style);
-                self.with_text_below(&lines, fixed)
-            }
-            width => self.paint_lines(&self.layout(self.columns.len(), width), style).concat(),
-        }
+        let (shown, zeros) = self.without_zero_columns();
+        shown.fit(style) + &zero_line(&zeros, style)
     }
 
     /// Renders the table if it fits, else transposed: one line for each column.
     pub(crate) fn render_or_transpose(&self, style: TextStyle) -> String {
-        let natural_width = widest_line(&self.layout(self.columns.len(), None));
-        match style.width {
-            // Many numeric columns cannot wrap, but few rows fit side by side.
-            Some(width) if usize::from(width) < natural_width => self.transposed().render(style),
-            _ => self.render(TextStyle { width: None, ..style }),
+        let (shown, zeros) = self.without_zero_columns();
+        let fits = |grid: &Grid| style.width.is_none_or(|width| grid.width() <= usize::from(width));
+        let transposed = shown.transposed();
+        // Many numeric columns cannot wrap, but few rows fit side by side.
+        let fitting = if !fits(&shown) && fits(&transposed) { &transposed } else { &shown };
+        fitting.fit(style) + &zero_line(&zeros, style)
+    }
+
+    /// Without the columns that hide if they are zero; the names of those that have to be named.
+    fn without_zero_columns(&self) -> (Grid, Vec<String>) {
+        let is_zero = |cell: &String| matches!(cell.as_str(), "" | "0" | DASH);
+        let hides = |index: usize, column: &GridColumn| {
+            column.zeros != ZeroColumn::Shown
+                && !self.rows.is_empty()
+                && self.rows.iter().all(|row| row.get(index).is_none_or(is_zero))
+        };
+        let (mut columns, mut kept, mut zeros) = (Vec::new(), Vec::new(), Vec::new());
+        for (index, column) in self.columns.iter().enumerate() {
+            if !hides(index, column) {
+                columns.push(column.clone());
+                kept.push(index);
+            } else if column.zeros == ZeroColumn::Named {
+                zeros.push(column.name.clone());
+            }
         }
+        let cells = |row: &Vec<String>| -> Vec<String> {
+            kept.iter().map(|index| row.get(*index).cloned().unwrap_or_default()).collect()
+        };
+        let rows = self.rows.iter().map(cells).collect();
+        (Grid { columns, rows, tones: self.tones.clone() }, zeros)
+    }
+
+    fn fit(&self, style: TextStyle) -> String {
+        let all: Vec<usize> = (0..self.columns.len()).collect();
+        let Some(width) = style.width.map(usize::from).filter(|width| *width < self.width()) else {
+            return self.paint_rows(&self.layout(&all, None), style).concat();
+        };
+        let (wrapping, fixed): (Vec<usize>, Vec<usize>) =
+            all.iter().partition(|index| self.columns.get(**index).is_some_and(|it| it.wraps));
+        let fixed_width = widest_line(&self.layout(&fixed, None).replace(ROW_END, " "));
+        match wrapping.as_slice() {
+            [] => self.stacked(width, style),
+            [below] if fixed_width <= width && width < fixed_width + MIN_WRAP_WIDTH => {
+                let rows = self.paint_rows(&self.layout(&fixed, None), style);
+                self.with_text_below(&rows, *below, width)
+            }
+            _ if fixed_width + wrapping.len() * MIN_WRAP_WIDTH <= width => {
+                self.paint_rows(&self.layout(&all, style.width), style).concat()
+            }
+            _ => self.stacked(width, style),
+        }
+    }
+
+    fn width(&self) -> usize {
+        let all: Vec<usize> = (0..self.columns.len()).collect();
+        widest_line(&self.layout(&all, None).replace(ROW_END, " "))
     }
 
     fn transposed(&self) -> Grid {
@@ -99,13 +175,45 @@ impl Grid {
         turned
     }
 
-    /// The first columns, laid out within a width.
-    fn layout(&self, columns: usize, width: Option<u16>) -> String {
+    /// A block for each row: its first cell, then a line for each other cell that is not empty.
+    fn stacked(&self, width: usize, style: TextStyle) -> String {
+        let labels = self.columns.iter().map(|column| display_width(&column.name));
+        let label_width = labels.max().unwrap_or(0);
+        let mut text = String::new();
+        for (row, tone) in self.rows.iter().zip(&self.tones) {
+            let mut cells = self.columns.iter().zip(row).filter(|(_, cell)| {
+                let cell = cell.trim();
+                !cell.is_empty() && cell != DASH
+            });
+            if let Some((column, cell)) = cells.next() {
+                let head = format!("{} {cell}", column.name);
+                text += &format!("{}\n", style.paint(*tone, head.trim()));
+            }
+            for (column, cell) in cells {
+                let padding = " ".repeat(label_width - display_width(&column.name));
+                let line = format!("  {}:{padding} {cell}\n", column.name);
+                // Without the padding a long value takes fewer lines.
+                text += &if display_width(line.trim_end()) <= width {
+                    line
+                } else {
+                    wrap(&format!("  {}: {cell}\n", column.name), width)
+                };
+            }
+        }
+        text
+    }
+
+    /// Columns, laid out within a width. Rows are separated by lines of [`ROW_END`].
+    fn layout(&self, columns: &[usize], width: Option<u16>) -> String {
+        let shown = || columns.iter().filter_map(|index| self.columns.get(*index));
+        let cells = |row: &Vec<String>| -> Vec<String> {
+            columns.iter().map(|index| row.get(*index).cloned().unwrap_or_default()).collect()
+        };
         let mut table = Table::new();
         table.load_style(LINES);
-        table.set_header(self.columns.iter().take(columns).map(|column| column.name.as_str()));
-        table.add_rows(self.rows.iter().map(|row| row.iter().take(columns)));
-        for (column, layout) in self.columns.iter().zip(table.column_iter_mut()) {
+        table.set_header(shown().map(|column| column.name.as_str()));
+        table.add_rows(self.rows.iter().map(cells));
+        for (column, layout) in shown().zip(table.column_iter_mut()) {
             layout.set_cell_alignment(column.alignment);
             layout.set_padding((0, 1));
             // Numbers and names are never broken.
@@ -120,41 +228,93 @@ impl Grid {
         table.to_string()
     }
 
-    /// The lines with the tone of their row. A wrapped row continues with an empty first cell.
-    fn paint_lines(&self, text: &str, style: TextStyle) -> Vec<String> {
-        let mut tones = self.tones.iter();
-        let mut tone = Tone::Quiet;
-        let first_width = self.first_width();
-        // comfy-table returns text only, so rows are recognised by a non-empty first cell.
-        let begins_row = |line: &str| line.chars().take(first_width).any(|char| char != ' ');
-        let mut painted = Vec::new();
-        for (index, line) in text.lines().map(str::trim_end).enumerate() {
-            if index >= HEAD_LINES && begins_row(line) {
-                tone = *tones.next().unwrap_or(&Tone::Plain);
-            }
-            // Painted after the layout, which would count escape sequences as width.
-            painted.push(format!("{}\n", style.paint(tone, line)));
+    /// The head, then each row, with the tone of the row.
+    fn paint_rows(&self, text: &str, style: TextStyle) -> Vec<String> {
+        let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
+        let (head, body) = lines.split_at(HEAD_LINES.min(lines.len()));
+        // Painted after the layout, which would count escape sequences as width.
+        let paint = |lines: &[&str], tone| -> String {
+            lines.iter().map(|line| format!("{}\n", style.paint(tone, line))).collect()
+        };
+        let mut painted = vec![paint(head, Tone::Quiet)];
+        if body.is_empty() {
+            return painted;
         }
+        let rows = body.split(|line| line.contains(ROW_END));
+        let tones = self.tones.iter().copied().chain(std::iter::repeat(Tone::Plain));
+        painted.extend(rows.zip(tones).map(|(lines, tone)| paint(lines, tone)));
         painted
     }
 
-    fn first_width(&self) -> usize {
-        let name = self.columns.first().map(|column| column.name.as_str());
-        let cells = self.rows.iter().filter_map(|row| row.first().map(String::as_str));
-        name.into_iter().chain(cells).map(|cell| cell.chars().count()).max().unwrap_or(0)
-    }
-
-    fn with_text_below(&self, lines: &[String], column: usize) -> String {
-        let (head, rows) = lines.split_at(HEAD_LINES.min(lines.len()));
+    fn with_text_below(&self, painted: &[String], column: usize, width: usize) -> String {
+        let (head, rows) = painted.split_at(1.min(painted.len()));
         let mut text = head.concat();
-        for (line, row) in rows.iter().zip(&self.rows) {
+        for (lines, row) in rows.iter().zip(&self.rows) {
+            text += lines;
             let below = row.get(column).map_or("", String::as_str);
-            text += &format!("{line}      {below}\n");
+            if !below.is_empty() {
+                text += &wrap(&format!("{BELOW_INDENT}{below}\n"), width);
+            }
         }
         text
     }
 }
 
-fn widest_line(text: &str) -> usize {
-    text.lines().map(|line| line.chars().count()).max().unwrap_or(0)
+/// Names the columns that are hidden because all of them are 0.
+fn zero_line(names: &[String], style: TextStyle) -> String {
+    if names.is_empty() {
+        return String::new();
+    }
+    format!("{}\n", style.paint(Tone::Quiet, &format!("0 in every row: {}", names.join(", "))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grid() -> Grid {
+        let mut grid = Grid::new(vec![
+            GridColumn::left(""),
+            GridColumn::left("engine"),
+            GridColumn::right("repairs").named_if_zero(),
+            GridColumn::right("notes").optional(),
+            GridColumn::left("reason").wrapping(),
+        ]);
+        let row = |mark: &str, name: &str, reason: &str| {
+            [mark, name, "0", DASH, reason].map(str::to_owned).to_vec()
+        };
+        grid.row(row("*", "legacy", "the active engine of this config, set by hand"), Tone::Bad);
+        grid.row(row("", "日本語", "not used"), Tone::Warning);
+        grid
+    }
+
+    #[test]
+    fn every_width_is_kept() {
+        for width in 24..100 {
+            let style = TextStyle { color: false, width: Some(width) };
+            for text in [grid().render(style), grid().render_or_transpose(style)] {
+                let widest = widest_line(&text);
+                // The line that names columns is wrapped with all other text.
+                let text = wrap(&text, width.into());
+                assert!(widest_line(&text) <= width.into(), "{width}, {widest}:\n{text}");
+                assert!(text.contains("legacy") && text.contains("hand"), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn narrow_rows_are_stacked() {
+        let style = |width| TextStyle { color: false, width: Some(width) };
+        insta::assert_snapshot!("below", grid().render(style(30)));
+        let mut wide = Grid::new(["engine", "peak", "tokens sent"].map(GridColumn::right).to_vec());
+        wide.row(["window", "19,420", "412,904"].map(str::to_owned).to_vec(), Tone::Plain);
+        insta::assert_snapshot!("stacked", wide.render(style(18)));
+    }
+
+    #[test]
+    fn a_row_with_an_empty_first_cell_has_its_own_tone() {
+        let text = grid().render(TextStyle { color: true, width: None });
+        let line = text.lines().find(|line| line.contains("日本語")).unwrap();
+        assert!(line.starts_with("\u{1b}[33m"), "{line:?}");
+    }
 }

@@ -5,6 +5,7 @@ use ctxhost_engine::format_engine;
 use ctxhost_retention::{Category, Shares};
 
 use super::format::{DASH, format_ms, format_percent, group_digits, one_line};
+use super::verdict::FAILED;
 
 /// The categories that get a column.
 const CATEGORIES: [Category; 3] = [Category::Asks, Category::Paths, Category::Commands];
@@ -34,6 +35,13 @@ fn ruler(name: &str) -> &'static str {
 fn cells(run: &EngineRun, with_timings: bool) -> Vec<String> {
     let totals = &run.totals;
     let mut cells = vec![format_engine(&run.engine.id, &run.engine.version)];
+    if run.has_failed() {
+        // The figures are those of the fallback.
+        let figures = CATEGORIES.len() + 7 + usize::from(with_timings);
+        cells.push(FAILED.to_owned());
+        cells.extend(std::iter::repeat_n(DASH.to_owned(), figures - 1));
+        return cells;
+    }
     cells.extend([format_percent(totals.peak_percent), group_digits(totals.compactions)]);
     cells.extend(CATEGORIES.map(|category| least_kept(run, category)));
     cells.push(totals.identifiers_kept_percent.map_or(DASH.into(), format_percent));
@@ -69,5 +77,15 @@ mod tests {
         insta::assert_snapshot!(render(&[sample::compared(), other], true));
         let bare = render(&[sample::compared()], false);
         assert!(!bare.contains("p99"), "{bare}");
+    }
+
+    #[test]
+    fn a_failed_engine_has_a_row_without_figures() {
+        let mut report = sample::compared();
+        report.runs[1].totals.failed = 1;
+        let text = render(&[report], true);
+        let pipes: Vec<usize> = text.lines().map(|line| line.matches('|').count()).collect();
+        assert!(pipes.iter().all(|count| *count == pipes[0]), "{text}");
+        assert!(text.contains("| mask 0.1.0 | FAILED | – |"), "{text}");
     }
 }

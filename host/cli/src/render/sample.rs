@@ -103,6 +103,7 @@ pub(super) fn troubled() -> ReplayReport {
             compactions: 1,
             rejected: 1,
             fallbacks: 3,
+            failed: 3,
             repairs: 2,
             violations: 1,
             sent_tokens: 412_904,

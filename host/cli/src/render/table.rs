@@ -1,4 +1,4 @@
-//! Renders a report as terminal text. Nothing is truncated: long cells wrap.
+//! Renders a report as terminal text. No figure is cut: on a narrow terminal tables wrap or stack.
 
 use ctxhost_agent::replay::report::{CompactionRow, EngineRun, ReplayReport, TurnRow};
 use ctxhost_engine::format_engine;
@@ -9,6 +9,7 @@ use super::format::{
 use super::grid::{Grid, GridColumn};
 use super::retention;
 use super::style::{TextStyle, Tone};
+use super::verdict::{self, FAILED};
 
 #[cfg(test)]
 mod tests;
@@ -65,47 +66,63 @@ fn side_by_side(runs: &[EngineRun], style: TextStyle) -> Vec<String> {
     // Sorted, so that the columns do not depend on the order of the engines.
     layer_names.sort();
     layer_names.dedup();
-    let mut columns = vec![GridColumn::left("engine")];
-    columns.extend(["peak", "of budget", "compactions", "rejected"].map(GridColumn::right));
-    columns.extend(layer_names.iter().map(|name| GridColumn::right(&one_line(name))));
-    columns.extend(["left out", "fallbacks", "repairs", "violations"].map(GridColumn::right));
-    columns.extend(["tokens sent", "stable prefix", "identifiers kept"].map(GridColumn::right));
-    columns.extend(["p50 ms", "p99 ms"].map(GridColumn::right));
-    let mut grid = Grid::new(columns);
+    let mut grid = Grid::new(comparison_columns(&layer_names));
     for run in runs {
-        let totals = &run.totals;
-        let mut cells = vec![one_line(&run.engine.id), group_digits(totals.peak_tokens)];
-        cells.push(format_percent(totals.peak_percent));
-        cells.extend([totals.compactions, totals.rejected].map(group_digits));
-        let touched = |name: &&String| totals.layers.get(*name).copied().unwrap_or(0);
-        cells.extend(layer_names.iter().map(|name| group_digits(touched(name))));
-        let left_out = run.dropped.iter().filter(|row| row.after_tokens == 0).count() as u64;
-        cells.extend(
-            [left_out, totals.fallbacks, totals.repairs, totals.violations].map(group_digits),
-        );
-        cells.extend([
-            group_digits(totals.sent_tokens),
-            format_percent(totals.stable_prefix_percent),
-        ]);
-        cells.push(totals.identifiers_kept_percent.map_or(DASH.into(), format_percent));
-        cells.extend([totals.engine_p50_us, totals.engine_p99_us].map(format_ms));
-        grid.row(cells, tone(totals.violations, totals.fallbacks + totals.repairs));
+        let troubles = run.totals.fallbacks + run.totals.repairs;
+        let row_tone =
+            if run.has_failed() { Tone::Bad } else { tone(run.totals.violations, troubles) };
+        grid.row(comparison_cells(run, &layer_names), row_tone);
     }
     let mut parts = vec![grid.render_or_transpose(style)];
     parts.extend(runs.iter().map(|run| below_floor_line(run, style)));
     parts.extend(runs.iter().map(|run| fallback_lines(run, style)));
     parts.retain(|part| !part.is_empty());
     parts.extend(runs.iter().filter_map(|run| quarantine_line(run, style)));
-    parts.push(verdict(runs, style));
+    parts.push(verdict::render(runs, style));
     parts
+}
+
+fn comparison_columns(layer_names: &[&String]) -> Vec<GridColumn> {
+    let count = |name: &str| GridColumn::right(name).named_if_zero();
+    let mut columns = vec![GridColumn::left("engine")];
+    columns.extend(["peak", "of budget", "compactions"].map(GridColumn::right));
+    columns.push(count("rejected"));
+    columns.extend(layer_names.iter().map(|name| count(&one_line(name))));
+    columns.extend(["left out", "fallbacks", "repairs", "violations"].map(count));
+    columns.extend(["tokens sent", "stable prefix"].map(GridColumn::right));
+    columns.push(GridColumn::right("identifiers kept").optional());
+    columns.extend(["p50 ms", "p99 ms"].map(GridColumn::right));
+    columns
+}
+
+fn comparison_cells(run: &EngineRun, layer_names: &[&String]) -> Vec<String> {
+    let totals = &run.totals;
+    let mut cells = vec![one_line(&run.engine.id)];
+    if run.has_failed() {
+        // The figures are those of the fallback, which has a row of its own.
+        cells.push(FAILED.to_owned());
+        cells.resize(comparison_columns(layer_names).len(), DASH.to_owned());
+        return cells;
+    }
+    cells.extend([group_digits(totals.peak_tokens), format_percent(totals.peak_percent)]);
+    cells.extend([totals.compactions, totals.rejected].map(group_digits));
+    let touched = |name: &&String| totals.layers.get(*name).copied().unwrap_or(0);
+    cells.extend(layer_names.iter().map(|name| group_digits(touched(name))));
+    let left_out = run.dropped.iter().filter(|row| row.after_tokens == 0).count() as u64;
+    cells.extend([left_out, totals.fallbacks, totals.repairs, totals.violations].map(group_digits));
+    cells.push(group_digits(totals.sent_tokens));
+    cells.push(format_percent(totals.stable_prefix_percent));
+    cells.push(totals.identifiers_kept_percent.map_or(DASH.into(), format_percent));
+    cells.extend([totals.engine_p50_us, totals.engine_p99_us].map(format_ms));
+    cells
 }
 
 fn turns(run: &EngineRun, style: TextStyle) -> String {
     // The column appears only if needed: most runs have no problems.
     let is_troubled = run.turns.iter().any(|turn| !problem_summary(turn).is_empty());
     let mut columns = ["turn", "requests", "peak", "of budget"].map(GridColumn::right).to_vec();
-    columns.push(GridColumn::left("layers"));
-    columns.push(GridColumn::right("compactions"));
+    columns.push(GridColumn::left("layers").optional());
+    columns.push(GridColumn::right("compactions").optional());
     columns.push(GridColumn::left("shaped by"));
     columns.push(GridColumn::right("engine ms"));
     columns.extend(is_troubled.then(|| GridColumn::left("problems")));
@@ -133,7 +150,7 @@ fn compactions(rows: &[CompactionRow], style: TextStyle) -> String {
     let mut columns = ["turn", "request"].map(GridColumn::right).to_vec();
     columns.push(GridColumn::left("trigger"));
     columns.push(GridColumn::right("before → after"));
-    columns.extend(["room used", "folded", "retained"].map(GridColumn::right));
+    columns.extend(["room used", "folded", "retention"].map(GridColumn::right));
     columns.extend([GridColumn::left("engine"), GridColumn::right("engine ms")]);
     columns.extend([GridColumn::left("result"), GridColumn::left("reason").wrapping()]);
     let mut grid = Grid::new(columns);
@@ -161,17 +178,20 @@ fn compactions(rows: &[CompactionRow], style: TextStyle) -> String {
 
 fn totals(run: &EngineRun, style: TextStyle) -> String {
     let totals = &run.totals;
-    let mut text = String::new();
-    text += &format!(
-        "peak {} tokens, {} of the budget · {} · {} rejected · {} · {} · {}\n",
-        group_digits(totals.peak_tokens),
-        format_percent(totals.peak_percent),
+    let mut facts = vec![
+        format!("peak {} tokens", group_digits(totals.peak_tokens)),
+        format!("{} of the budget", format_percent(totals.peak_percent)),
         format_count(totals.compactions, "compaction"),
-        group_digits(totals.rejected),
-        format_count(totals.fallbacks, "fallback"),
-        format_count(totals.repairs, "repair"),
-        format_count(totals.violations, "violation"),
-    );
+    ];
+    let troubles = [
+        (totals.rejected, "rejected compaction"),
+        (totals.fallbacks, "fallback"),
+        (totals.repairs, "repair"),
+        (totals.violations, "violation"),
+    ];
+    let troubles = troubles.into_iter().filter(|(number, _)| *number > 0);
+    facts.extend(troubles.map(|(number, name)| format_count(number, name)));
+    let mut text = format!("{}\n", facts.join(" · "));
     text += &format!(
         "sent {} tokens in {} · stable prefix {} · engine {} ms, p50 {}, p99 {}\n",
         group_digits(totals.sent_tokens),
@@ -193,7 +213,7 @@ fn totals(run: &EngineRun, style: TextStyle) -> String {
     text += &below_floor_line(run, style);
     text += &fallback_lines(run, style);
     text += &quarantine_line(run, style).unwrap_or_default();
-    text + &verdict(std::slice::from_ref(run), style)
+    text + &verdict::render(std::slice::from_ref(run), style)
 }
 
 /// A line about compactions that left too much room unused.
@@ -223,25 +243,6 @@ fn quarantine_line(run: &EngineRun, style: TextStyle) -> Option<String> {
     let reason = &run.totals.quarantine;
     let line = format!("{} is in quarantine: {}", one_line(&run.engine.id), one_line(reason));
     (!reason.is_empty()).then(|| format!("{}\n", style.paint(Tone::Warning, &line)))
-}
-
-fn verdict(runs: &[EngineRun], style: TextStyle) -> String {
-    let violations: u64 = runs.iter().map(|run| run.totals.violations).sum();
-    let requests: u64 = runs.iter().map(|run| run.totals.requests).sum();
-    let (tone, line) = match violations {
-        0 => {
-            (Tone::Good, format!("0 invariant violations in {}", format_count(requests, "request")))
-        }
-        _ => (
-            Tone::Bad,
-            format!(
-                "{} in {}; this is a defect of ctxhost, please report it",
-                format_count(violations, "invariant violation"),
-                format_count(requests, "request"),
-            ),
-        ),
-    };
-    format!("{}\n", style.paint(tone, &line))
 }
 
 fn engine(run: &EngineRun) -> String {

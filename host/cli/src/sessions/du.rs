@@ -1,11 +1,13 @@
 //! `ctxhost sessions du`: disk usage of sessions.
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
 use crate::chat::blob_dirs;
 use crate::error::CliError;
+use crate::output::Output;
 use crate::render::format::{format_bytes, format_count};
 use ctxhost_blobs::{DiskUsage, StoredBlob};
 
@@ -21,14 +23,19 @@ pub(crate) struct DuArgs {
 }
 
 impl DuArgs {
-    pub(super) fn run(self) -> Result<String, CliError> {
+    pub(super) fn run(self, output: &mut Output) -> Result<ExitCode, CliError> {
         let home = blob_dirs();
         let usage = match &self.folder {
             Some(folder) => DiskUsage::measure_folder(folder, &home)?,
             None => DiskUsage::measure_all(&home)?,
         };
         let roots = self.folder.map_or_else(|| home.all_session_dirs(), |folder| vec![folder]);
-        Ok(if self.json { format!("{:#}\n", to_json(&usage)) } else { to_text(&usage, &roots) })
+        if self.json {
+            output.print_json(&to_json(&usage))?;
+        } else {
+            output.print(&to_text(&usage, &roots))?;
+        }
+        Ok(ExitCode::SUCCESS)
     }
 }
 

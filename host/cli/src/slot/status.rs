@@ -1,5 +1,8 @@
 //! `ctxhost slot status`: shares, guards and figures.
 
+use std::time::Duration;
+
+use crate::duration::format_duration;
 use crate::engines::{EffectiveEngine, chain_unavailable_reason};
 use crate::error::CliError;
 use crate::output::Output;
@@ -14,7 +17,7 @@ use super::{CONTEXT_ENGINE, SlotConfig, is_same_chain};
 
 /// Metrics that are always shown.
 const DEFAULT_METRICS: [&str; 6] =
-    ["turns", "requests", "illegal", "fallbacks", "survival", "p99_ms"];
+    ["turns", "requests", "violations", "fallbacks", "retention", "p99_ms"];
 
 /// Shows the state of the slot.
 pub(super) fn show(slot: &SlotConfig, output: &mut Output) -> Result<(), CliError> {
@@ -54,9 +57,7 @@ fn show_both(
     let of_slot = slot.home.read_metrics(&configured, &canary.run);
     // The same threshold as the hosts use, so that this table and an automatic rollback agree.
     let least_requests = slot.config.swap.guard_requests;
-    let broken = canary.broken_guard(&of_canary, least_requests);
-    let word = if broken.is_some() { "guards broken" } else { "guards ok" };
-    let word = if canary.guards.is_empty() { "no guards" } else { word };
+    let word = describe_guards(canary, &of_canary, least_requests);
     output.print(&format!(
         "{CONTEXT_ENGINE}  {} {}  {} {} (canary, {})  {word}\n",
         serving.effective(),
@@ -80,6 +81,20 @@ fn show_both(
         output.note(&format!("canary {:?} is unavailable: {reason}", canary.engine));
     }
     Ok(())
+}
+
+/// The guards together: one that is broken decides, then one that is undecided.
+fn describe_guards(canary: &Canary, figures: &MetricTotals, least_requests: u64) -> &'static str {
+    let verdicts = || canary.guards.iter().map(|guard| guard.check(figures, least_requests));
+    if canary.guards.is_empty() {
+        "no guards"
+    } else if canary.broken_guard(figures, least_requests).is_some() {
+        "guards broken"
+    } else if verdicts().any(|verdict| matches!(verdict, GuardVerdict::Undecided)) {
+        "guards undecided"
+    } else {
+        "guards ok"
+    }
 }
 
 struct MetricRow {
@@ -113,7 +128,7 @@ fn judge_guard(guard: &CanaryGuard, figures: &MetricTotals, least_requests: u64)
     let (word, is_broken) = match guard.check(figures, least_requests) {
         GuardVerdict::Holds(_) => ("ok", false),
         GuardVerdict::Broken(_) => ("broken", true),
-        GuardVerdict::Undecided => ("too few requests yet", false),
+        GuardVerdict::Undecided => ("undecided, too few requests", false),
     };
     (format!("{guard}: {word}"), is_broken)
 }
@@ -125,7 +140,7 @@ fn metric_cell(figures: &MetricTotals, metric: MetricName) -> String {
 fn time_left(canary: &Canary, now_ms: i64) -> String {
     match canary.remaining_ms(now_ms) {
         0 => "time is up: promote it or roll it back".to_owned(),
-        left_ms => format!("{} left", format_duration(left_ms)),
+        left_ms => format!("{} left", format_duration(Duration::from_millis(left_ms))),
     }
 }
 
@@ -134,35 +149,5 @@ fn describe_end(ended: &CanaryEnd) -> String {
         format!("the canary {} was promoted", ended.engine)
     } else {
         format!("the canary {} was rolled back: {}", ended.engine, ended.why)
-    }
-}
-
-/// A duration in its largest useful unit, rounded up.
-pub(super) fn format_duration(ms: u64) -> String {
-    const SECOND_MS: u64 = 1_000;
-    const MINUTE_MS: u64 = 60 * SECOND_MS;
-    const HOUR_MS: u64 = 60 * MINUTE_MS;
-    // Rounded up: `0m left` would read as if the time were over.
-    match ms {
-        0..SECOND_MS => format!("{ms}ms"),
-        SECOND_MS..MINUTE_MS => format!("{}s", ms.div_ceil(SECOND_MS)),
-        MINUTE_MS..HOUR_MS => format!("{}m", ms.div_ceil(MINUTE_MS)),
-        _ if ms.is_multiple_of(HOUR_MS) => format!("{}h", ms / HOUR_MS),
-        _ => format!("{}h {}m", ms / HOUR_MS, (ms % HOUR_MS).div_ceil(MINUTE_MS)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_short() {
-        let check = |ms, text: &str| assert_eq!(format_duration(ms), text);
-        check(250, "250ms");
-        check(29_100, "30s");
-        check(30 * 60_000, "30m");
-        check(90 * 60_000, "1h 30m");
-        check(2 * 3_600_000, "2h");
     }
 }

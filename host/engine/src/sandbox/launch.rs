@@ -199,7 +199,7 @@ fn kill_after(limit_ms: u64, process: &Arc<SandboxProcess>) -> io::Result<mpsc::
         let limit = Duration::from_millis(limit_ms);
         if late.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
             let limit_ms = group_thousands(limit_ms);
-            process.kill(Some(&format!("exceeded {limit_ms} ms (plugins.worker.start_ms)")));
+            process.kill(Some(&format!("exceeded {limit_ms} ms (plugins.sandbox.start_ms)")));
         }
     })?;
     Ok(in_time)

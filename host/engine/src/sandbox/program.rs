@@ -5,10 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The environment variable with the program, where the config names none.
-pub(super) const PROGRAM_VARIABLE: &str = "CTXHOST_WORKER";
+pub(super) const PROGRAM_VARIABLE: &str = "CTXHOST_SANDBOX";
+
+/// Its name until version 0.1, accepted in 0.2 as well.
+const OLD_PROGRAM_VARIABLE: &str = "CTXHOST_WORKER";
 
 /// The hidden command that runs the program as a sandbox.
-pub(super) const COMMAND: &str = "engine-worker";
+pub(super) const COMMAND: &str = "engine-sandbox";
 
 /// The running program, even if its file was replaced since the start.
 const ITSELF: &str = "/proc/self/exe";
@@ -30,7 +33,7 @@ pub enum ProgramError {
     /// No program is named and none was found.
     #[error(
         "isolation = \"process\" needs the program `ctxhost`, which is neither beside this program nor in PATH; \
-         set plugins.worker.program or {PROGRAM_VARIABLE}, or call ctxhost::sandbox_main() first in main"
+         set plugins.sandbox.program or {PROGRAM_VARIABLE}, or call ctxhost::sandbox_main() first in main"
     )]
     NotFound,
 }
@@ -47,10 +50,12 @@ pub(super) fn find_program(configured: Option<&Path>) -> Result<PathBuf, Program
         if path.is_file() { Ok(path) } else { Err(ProgramError::Missing { origin, path }) }
     };
     if let Some(path) = configured {
-        return named("plugins.worker.program", path.to_owned());
+        return named("plugins.sandbox.program", path.to_owned());
     }
-    if let Some(path) = std::env::var_os(PROGRAM_VARIABLE) {
-        return named(PROGRAM_VARIABLE, path.into());
+    for variable in [PROGRAM_VARIABLE, OLD_PROGRAM_VARIABLE] {
+        if let Some(path) = std::env::var_os(variable) {
+            return named(variable, path.into());
+        }
     }
     let itself = PathBuf::from(ITSELF);
     if CAN_BE_A_SANDBOX.load(Ordering::Relaxed) && itself.exists() {
@@ -76,7 +81,7 @@ mod tests {
     #[test]
     fn a_missing_configured_program_is_an_error_without_a_search() {
         let error = find_program(Some(Path::new("/nowhere/ctxhost"))).unwrap_err().to_string();
-        assert!(error.starts_with("plugins.worker.program names /nowhere/ctxhost"), "{error}");
+        assert!(error.starts_with("plugins.sandbox.program names /nowhere/ctxhost"), "{error}");
     }
 
     #[test]

@@ -6,12 +6,12 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 ctxhost_engine_api::settings! {
-    /// `[plugins.worker]`: the limits of every sandbox.
+    /// `[plugins.sandbox]`: the limits of every sandbox.
     #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields)]
     pub struct SandboxSettings {
         /// The program that runs as a sandbox, relative to this file; unset, the variable
-        /// CTXHOST_WORKER, then this program, then a ctxhost beside it or in PATH.
+        /// CTXHOST_SANDBOX, then this program, then a ctxhost beside it or in PATH.
         pub program: Option<PathBuf> = None, Text;
         /// The address space of a sandbox; a long session and the engine's own index take a tenth
         /// of it, and a leak is stopped before it affects the machine.
@@ -26,7 +26,7 @@ ctxhost_engine_api::settings! {
         pub start_ms: u64 = 10_000, Whole(1), "ms";
         /// The time that a cancelled call has to return before its sandbox is killed; a call that
         /// awaits something returns at once.
-        pub letting_go_ms: u64 = 100, Whole(1), "ms";
+        pub cancel_grace_ms: u64 = 100, Whole(1), "ms";
         /// Restarts of a dead sandbox within respawn_window_ms; after that the engine is
         /// quarantined, since it would die again.
         pub respawns: u64 = 3, Whole(0), "processes";
@@ -57,7 +57,7 @@ impl SandboxSettings {
     }
 
     pub(super) fn cancel_grace(&self) -> Duration {
-        Duration::from_millis(self.letting_go_ms)
+        Duration::from_millis(self.cancel_grace_ms)
     }
 
     pub(super) fn respawn_window(&self) -> Duration {

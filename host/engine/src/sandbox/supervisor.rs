@@ -328,7 +328,7 @@ impl SandboxSupervisor {
             let times = settings.respawns.saturating_add(1);
             let seconds = settings.respawn_window().as_secs();
             return Err(dead_error(&format!(
-                "{reason}; it died {times} times within {seconds} s (plugins.worker.respawns) and is not restarted"
+                "{reason}; it died {times} times within {seconds} s (plugins.sandbox.respawns) and is not restarted"
             )));
         }
         state.restarted_at.push_back(Instant::now());

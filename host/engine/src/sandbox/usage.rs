@@ -48,13 +48,13 @@ pub(super) fn enforce_limits(
         if usage.threads > settings.threads {
             let (threads, limit) = (usage.threads, settings.threads);
             process.kill(Some(&format!(
-                "was killed: it had {threads} threads, the limit is {limit} (plugins.worker.threads)"
+                "was killed: it had {threads} threads, the limit is {limit} (plugins.sandbox.threads)"
             )));
         } else if let Some(spent) = background.record(usage.cpu, calls, Instant::now()) {
             let (spent_ms, limit_ms) = (spent.as_millis(), settings.background_cpu_ms);
             process.kill(Some(&format!(
                 "was killed: it used {spent_ms} ms of processor time in a minute between calls, \
-                 the limit is {limit_ms} ms (plugins.worker.background_cpu_ms)"
+                 the limit is {limit_ms} ms (plugins.sandbox.background_cpu_ms)"
             )));
         }
     }

@@ -10,6 +10,7 @@ use serde::Serialize;
 use ctxhost_agent::event::{EventKind, RuntimeEvent};
 use ctxhost_config::TelemetrySettings;
 use ctxhost_context::{CompactionOutcome, CompactionVerdict};
+use ctxhost_engine::group_thousands;
 
 /// The data of the dashboard.
 #[derive(Debug)]
@@ -221,8 +222,9 @@ impl LiveStats {
         let trigger = outcome.trigger.name();
         let (kind, words) = match &outcome.verdict {
             CompactionVerdict::Applied => {
-                let words =
-                    format!("{engine} ({trigger}): {before_tokens} -> {after_tokens} tokens");
+                let (before, after) =
+                    (group_thousands(*before_tokens), group_thousands(*after_tokens));
+                let words = format!("{engine} ({trigger}): {before} → {after} tokens");
                 ("compaction", words)
             }
             CompactionVerdict::Rejected { reason } => {

@@ -77,7 +77,7 @@ fn a_session_has_samples_and_dropped_entries() {
     assert_eq!((live.id.as_str(), live.requests, live.compactions), ("s1", 2, 1));
     let mark = &live.marks[0];
     assert_eq!((mark.at_ms, mark.request, mark.kind), (2, 1, "compaction"));
-    assert_eq!(mark.words, "mask (threshold): 900 -> 300 tokens");
+    assert_eq!(mark.words, "mask (threshold): 900 → 300 tokens");
     let dropped = mark.dropped.as_ref().unwrap();
     assert_eq!((dropped.entries, dropped.tokens), (3, 600));
     assert_eq!(

@@ -120,7 +120,7 @@ fn a_program_that_says_a_byte_now_and_then_is_late_all_the_same() {
     spec.sandbox.program = Some(program);
     spec.sandbox.start_ms = 300;
     let error = EngineInstance::open(&spec, &patient()).expect_err("late").to_string();
-    assert!(error.contains("exceeded 300 ms (plugins.worker.start_ms)"), "{error}");
+    assert!(error.contains("exceeded 300 ms (plugins.sandbox.start_ms)"), "{error}");
 }
 
 #[test]
@@ -135,8 +135,8 @@ fn the_file_is_checked_before_a_worker_starts() {
 #[test]
 fn the_hidden_command_is_for_the_host_alone() {
     let help = ctxhost_tests::ctxhost().arg("--help").output().unwrap();
-    assert!(!String::from_utf8_lossy(&help.stdout).contains("engine-worker"));
-    let by_hand = ctxhost_tests::ctxhost().arg("engine-worker").output().unwrap();
+    assert!(!String::from_utf8_lossy(&help.stdout).contains("engine-sandbox"));
+    let by_hand = ctxhost_tests::ctxhost().arg("engine-sandbox").output().unwrap();
     assert_eq!(by_hand.status.code(), Some(2));
     let said = String::from_utf8_lossy(&by_hand.stderr).into_owned();
     assert!(said.contains("started by ctxhost itself"), "{said}");

@@ -91,7 +91,7 @@ async fn what_waits_for_ever_is_called_off_and_its_worker_lives() {
         for mode in ["hang-assemble", "wakes-itself"] {
             let mut spec = chaos(mode, isolation);
             // A busy machine may take its time over a cancellation.
-            spec.sandbox.letting_go_ms = 20_000;
+            spec.sandbox.cancel_grace_ms = 20_000;
             let engine = open(&spec, &hasty());
             let error = assemble(&engine).await.expect_err(mode);
             assert_eq!(error.kind, ErrorKind::Deadline, "{mode} {isolation}: {error}");

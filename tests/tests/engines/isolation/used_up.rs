@@ -37,13 +37,13 @@ async fn message_when_killed(mode: &str, threads: u64, background_cpu_ms: u64) -
 #[tokio::test]
 async fn a_worker_with_too_many_threads_is_killed() {
     let said = message_when_killed("many-threads", 64, 1_000_000).await;
-    assert!(said.contains("the limit is 64 (plugins.worker.threads)"), "{said}");
+    assert!(said.contains("the limit is 64 (plugins.sandbox.threads)"), "{said}");
 }
 
 #[tokio::test]
 async fn a_sandbox_that_computes_between_calls_is_killed() {
     let said = message_when_killed("burns-behind", 64, 300).await;
-    assert!(said.contains("the limit is 300 ms (plugins.worker.background_cpu_ms)"), "{said}");
+    assert!(said.contains("the limit is 300 ms (plugins.sandbox.background_cpu_ms)"), "{said}");
 }
 
 #[tokio::test]

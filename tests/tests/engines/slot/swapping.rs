@@ -221,7 +221,7 @@ async fn until(runtime: &Runtime, engine: &str) {
 
 /// The program that installed engines run in. Built before anybody talks: that takes the whole machine.
 fn workers() -> String {
-    format!("[plugins.worker]\nprogram = {:?}\n", ctxhost().get_program())
+    format!("[plugins.sandbox]\nprogram = {:?}\n", ctxhost().get_program())
 }
 
 fn use_engine(folder: &Path, engine: &str) {

@@ -103,7 +103,7 @@ impl EffectiveEngine {
             _ => "loaded",
         };
         let (configured, effective) = (&self.configured, self.effective());
-        format!("slot: configured {configured}, effective {effective} ({how})\n")
+        format!("slot: configured {configured}, active {effective} ({how})\n")
     }
 }
 

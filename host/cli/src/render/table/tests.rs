@@ -1,6 +1,7 @@
 //! Tests of the terminal report.
 
 use super::super::sample;
+use super::super::wrap::{widest_line, wrap};
 use super::*;
 
 #[test]
@@ -14,21 +15,44 @@ fn several_runs_are_compared() {
 }
 
 #[test]
-fn a_narrow_terminal_wraps_and_loses_nothing() {
-    let words = |text: &str| {
-        let mut words: Vec<_> = text.split_whitespace().map(str::to_owned).collect();
-        // Text below its row has no column name above it.
-        words.retain(|word| !word.starts_with('─') && word != "prompt" && word != "reason");
+fn every_width_is_kept_and_no_figure_is_lost() {
+    let figures = |text: &str| {
+        let text = text.replace(DASH, " ");
+        let words = text
+            .split_whitespace()
+            .filter(|word| word.contains(|char: char| char.is_ascii_digit()));
+        // Each block of stacked rows repeats the names of the columns.
+        let words = words.filter(|word| !word.starts_with("p50") && !word.starts_with("p99"));
+        let mut words: Vec<String> = words.map(str::to_owned).collect();
         words.sort();
         words
     };
-    for width in [60, 80, 100, 140, 160, 300] {
+    for width in [40, 60, 80, 100, 140, 160, 300] {
         let narrow = TextStyle { color: false, width: Some(width) };
         for report in [sample::troubled(), sample::compared()] {
+            let text = wrap(&render(&report, narrow), width.into());
+            assert!(widest_line(&text) <= width.into(), "{width} columns:\n{text}");
             let wide = render(&report, TextStyle::default());
-            assert_eq!(words(&render(&report, narrow)), words(&wide), "{width} columns");
+            assert_eq!(figures(&text), figures(&wide), "{width} columns");
         }
     }
+}
+
+#[test]
+fn a_failed_engine_shows_no_figures() {
+    let mut report = sample::compared();
+    let totals = &mut report.runs[1].totals;
+    (totals.failed, totals.fallbacks, totals.sent_tokens) = (300, 300, 777);
+    totals.quarantine = "assemble exceeded 5,000 ms (timeouts.assemble_ms)".into();
+    let text = render(&report, TextStyle::default());
+    assert!(!text.contains("777"), "{text}");
+    insta::assert_snapshot!("failed", text);
+}
+
+#[test]
+fn rows_are_stacked_at_sixty_columns() {
+    let narrow = TextStyle { color: false, width: Some(60) };
+    insta::assert_snapshot!("stacked", wrap(&render(&sample::troubled(), narrow), 60));
 }
 
 #[test]

@@ -65,7 +65,7 @@ fn largest_worker_mib(stand: &Stand) -> u64 {
     let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let is_worker = |pid: &u32| {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        String::from_utf8_lossy(&line).contains("engine-worker") && host_of(*pid, &home)
+        String::from_utf8_lossy(&line).contains("engine-sandbox") && host_of(*pid, &home)
     };
     pids.filter(is_worker).map(peak_mib).max().unwrap_or(0)
 }
@@ -97,7 +97,7 @@ fn memory_files(stand: &Stand) {
     hidden(stand, "memfd", "memfd-kib");
 }
 
-/// `plugins.worker.threads` as it is by default. Between two looks of the host more may start; the documents promise that the process
+/// `plugins.sandbox.threads` as it is by default. Between two looks of the host more may start; the documents promise that the process
 /// is killed then. The client is told of it by the next call, if at all.
 const MOST_THREADS: usize = 256;
 
@@ -127,7 +127,7 @@ const LATE_MS: u64 = 2_000;
 /// passes.
 fn burn(stand: &Stand) {
     let mut hostile = Hostile::new("burn");
-    hostile.limits = format!("plugins.worker.background_cpu_ms = {BACKGROUND_MS}\n");
+    hostile.limits = format!("plugins.sandbox.background_cpu_ms = {BACKGROUND_MS}\n");
     hostile.meets_a_conversation(stand, |met| {
         met.must_have_acted();
         let begun = Instant::now();
