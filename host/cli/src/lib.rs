@@ -41,6 +41,7 @@ mod shadow;
 mod slot;
 mod statusline;
 mod store;
+mod ui;
 mod undo;
 mod use_engine;
 mod window;
@@ -81,6 +82,7 @@ enum Command {
     Chat(chat::ChatArgs),
     Run(run::RunArgs),
     Serve(serve::ServeArgs),
+    Ui(ui::UiArgs),
     /// List, show and measure chat sessions.
     #[command(subcommand)]
     Sessions(sessions::SessionsCommand),
@@ -139,6 +141,7 @@ pub fn run() -> ExitCode {
         Command::Chat(command) => command.run(config, output),
         Command::Run(command) => command.run(config, output),
         Command::Serve(command) => command.run(config, output),
+        Command::Ui(command) => command.run(output),
         Command::Sessions(command) => command.run(config, output),
         Command::Compact(command) => command.run(config, output),
         Command::Diff(command) => command.run(output),

@@ -6,6 +6,7 @@ mod chat;
 mod cli;
 mod compact;
 mod diff;
+mod documents;
 mod example_config;
 mod fsck;
 mod help;
