@@ -147,7 +147,7 @@ async fn a_browser_shows_sessions_curves_and_what_was_dropped() {
         "over 6 requests, now 8,000 of 20,000 tokens",
         // Two requests after a compaction of 12,000 tokens, and 1,000 tokens of each of six requests.
         "<dd>30,000 tokens<small>33 % of the full histories, 91,000 tokens (estimated)",
-        "<dd>2,000 tokens<small>1,500 read from cache, 0 written to cache",
+        "<dd>2,000 prompt tokens<small>1,500 read from cache, 0 written to cache; 70 answer tokens",
         "<dt>Cost</dt><dd>not known",
         r#"class="mark compaction""#,
         r#"class="mark fallback""#,

@@ -212,10 +212,10 @@ function showTotals(totals) {
       `${number(totals.compactions)} compactions, ${number(totals.fallbacks)} fallbacks`],
     ["Not sent, thanks to shaping", `${number(totals.saved_tokens)} tokens`,
       full > 0 ? `${percent(totals.saved_tokens, full)} of the full histories, ${number(full)} tokens (estimated)` : ""],
-    ["Prompts, as providers counted", isBilled ? `${number(prompt)} tokens` : "not known",
-      isBilled ? `${number(usage.cache_read_tokens)} read from cache, ${number(usage.cache_write_tokens)} written to cache` : ""],
-    ["Answers, as providers counted", isBilled ? `${number(usage.output_tokens)} tokens` : "not known", ""],
-    ["Cost", "not known", "ctxhost has no prices; your provider bills the counts beside this"],
+    ["Billed, as providers counted", isBilled ? `${number(prompt)} prompt tokens` : "not known",
+      isBilled ? `${number(usage.cache_read_tokens)} read from cache, ${number(usage.cache_write_tokens)} written to cache; `
+        + `${number(usage.output_tokens)} answer tokens` : "no response with a usage yet"],
+    ["Cost", "not known", "ctxhost has no prices; your providers bill the counts beside this"],
   ];
   at("totals").replaceChildren(...rows.map(([title, value, note]) => {
     const pair = element("div");
