@@ -52,7 +52,9 @@ fn table() -> BTreeMap<u32, Row> {
     let mut rows = BTreeMap::new();
     for line in page.lines() {
         let cells: Vec<_> = line.split('|').map(str::trim).collect();
-        let [_, answer @ ("allowed" | "by arguments" | "unknown" | "refused"), _, calls, _] = cells[..] else {
+        let [_, answer @ ("allowed" | "by arguments" | "unknown" | "refused"), _, calls, _] =
+            cells[..]
+        else {
             continue;
         };
         for call in calls.split_whitespace().map(|call| call.trim_matches('`')) {

@@ -120,7 +120,8 @@ fn the_best_engines_are_named_before_anything_else() {
         (run.totals.fallbacks, run.totals.sent_tokens) = (0, 500);
     }
     report.runs[1].totals.sent_tokens = 400;
-    let best = format!("<strong>{}</strong> sent the fewest tokens (400)", report.runs[1].engine.id);
+    let best =
+        format!("<strong>{}</strong> sent the fewest tokens (400)", report.runs[1].engine.id);
     let html = page(&report);
     assert!(html.find(&best).unwrap() < html.find("class=\"facts\"").unwrap(), "{html}");
     // Figures of an engine that another one replaced are not its own.
