@@ -22,7 +22,10 @@ impl UiArgs {
         let folder = dashboard_folder(&state_folder());
         let gateways = running_gateways(&folder);
         if gateways.is_empty() {
-            let error = CliError::user("no gateway of this user is running");
+            let folder = state_folder();
+            let problem =
+                format!("no gateway with the state folder {} is running", folder.display());
+            let error = CliError::user(problem);
             return Err(error.hint("start one with `ctxhost serve`, or `ctxhost run -- AGENT`"));
         }
         for url in gateways {

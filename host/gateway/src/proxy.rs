@@ -18,7 +18,6 @@ mod endpoint;
 mod eviction;
 mod handle;
 mod ingest;
-mod label;
 mod long_window;
 mod messages;
 mod new_items;
@@ -30,9 +29,9 @@ mod shaping;
 mod signed_summary;
 mod thinking;
 
+pub use crate::conversations::ConversationLabel;
 pub use compress_endpoint::{CompressError, CompressedMessages, CompressionLimits};
 pub use core::Proxy;
 pub use endpoint::Endpoint;
-pub use label::ConversationLabel;
 pub use messages::{ClientRequest, LocalResponse, ShapingReport};
 pub use request::{InFlightRequest, ProxyAction, UpstreamRequest};

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use super::index::IndexEntry;
 use super::known_items::KnownItems;
+use super::label::ConversationLabel;
 use super::matching::RequestMatch;
 use super::read_pool::ReadPool;
 use super::seeded_hash::{ConversationScope, RequestItems, SeededHash};
-use crate::proxy::ConversationLabel;
 use ctxhost_agent::{Runtime, SessionId, TurnError};
 use ctxhost_context::accounting::TokenAccounting;
 use ctxhost_session::{RecordKind, Session, SessionError};

@@ -6,7 +6,7 @@ use axum::body::Bytes;
 use axum::http::{HeaderMap, StatusCode};
 
 use super::endpoint::Endpoint;
-use super::label::ConversationLabel;
+use crate::conversations::ConversationLabel;
 
 /// A request as the client sent it.
 #[derive(Clone, Debug)]

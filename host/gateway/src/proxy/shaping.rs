@@ -7,11 +7,10 @@ use ctxhost_engine_api::{Action, Entry, EntryKind, Flags, Plan, PlanItem, Role, 
 
 use super::core::Proxy;
 use super::ingest::IngestedRequest;
-use super::label::ConversationLabel;
 use super::messages::ShapingReport;
 use super::request::{InFlightRequest, ProxyAction, ProxyRequest, UpstreamRequest};
 use super::thinking::{ThinkingContext, ThinkingPlan, last_compacted_unit};
-use crate::conversations::{Conversation, KnownItems, PendingRequest};
+use crate::conversations::{Conversation, ConversationLabel, KnownItems, PendingRequest};
 use ctxhost_agent::TurnError;
 use ctxhost_blobs::ImageStore;
 use ctxhost_context::{CompactionOutcome, CompactionVerdict, LiveSession, Prompt};
