@@ -58,6 +58,7 @@ pub use offline::{OfflineOptions, compact_session};
 pub use open_context::{open_context, slot_engines};
 pub use reload::ReloadError;
 pub use runtime::builder::{BuildError, RuntimeBuilder};
+pub use runtime::slot_status::{CanaryStatus, SlotStatus};
 pub use runtime::{Runtime, WindowOccupancy};
 pub use session_cell::SessionId;
 pub use session_guard::SessionGuard;

@@ -18,6 +18,7 @@ pub(crate) mod builder;
 mod housekeeping;
 mod session_files;
 mod sessions;
+pub(crate) mod slot_status;
 
 use std::sync::Arc;
 use std::time::Duration;

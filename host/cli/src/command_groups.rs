@@ -8,7 +8,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
         "See what engines do with a session",
         &["doctor", "replay", "bench", "context", "diff", "bisect", "statusline"],
     ),
-    ("Run an agent, or the agent you have", &["chat", "run", "serve"]),
+    ("Run an agent, or the agent you have", &["chat", "run", "serve", "ui"]),
     (
         "Work with sessions",
         &[

@@ -47,6 +47,7 @@ mod slot;
 mod statusline;
 mod store;
 mod sync;
+mod ui;
 mod undo;
 mod use_engine;
 mod window;
@@ -92,6 +93,7 @@ enum Command {
     Chat(chat::ChatArgs),
     Run(run::RunArgs),
     Serve(serve::ServeArgs),
+    Ui(ui::UiArgs),
     /// List, show and measure chat sessions.
     #[command(subcommand)]
     Sessions(sessions::SessionsCommand),
@@ -157,6 +159,7 @@ pub fn run() -> ExitCode {
         Command::Chat(command) => command.run(config, output),
         Command::Run(command) => command.run(config, output),
         Command::Serve(command) => command.run(config, output),
+        Command::Ui(command) => command.run(output),
         Command::Sessions(command) => command.run(config, output),
         Command::Compact(command) => command.run(config, output),
         Command::Diff(command) => command.run(output),

@@ -20,8 +20,9 @@ use super::output::Output;
 use super::render::format::{format_count, group_digits};
 use super::run_setup;
 use ctxhost_config::Config;
+use ctxhost_engine::state_folder;
 use ctxhost_gateway::metrics::GatewayTotals;
-use ctxhost_gateway::{Gateway, GatewayError, GatewayOptions};
+use ctxhost_gateway::{Gateway, GatewayError, GatewayOptions, dashboard_folder};
 
 /// A free port of this machine.
 const FREE_PORT: &str = "127.0.0.1:0";
@@ -36,7 +37,7 @@ pub(super) struct RunArgs {
     /// Address to listen on; by default a free port of this machine.
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
-    /// Print the dashboard link, which works once.
+    /// Print the dashboard link, which works once; `ctxhost ui` prints another.
     #[arg(long)]
     ui: bool,
     /// Agent and its arguments.
@@ -95,16 +96,18 @@ impl RunArgs {
             token: Some(token.clone()),
             // Most agents only accept a base URL, so the token is its first path segment.
             token_in_path: true,
+            // `ctxhost ui` finds this gateway too, though its sessions are in a folder of its own.
+            dashboard: dashboard_folder(&state_folder()),
             ..options
         };
         let gateway = Gateway::bind(options).await.map_err(bind_error)?;
         let (url, watch) = (gateway.url(), gateway.watch().clone());
+        if self.ui {
+            output.note(&format!("ctxhost: dashboard {url}{}", gateway.dashboard_link()));
+        }
         let runtime = gateway.runtime().clone();
         let stop = CancellationToken::new();
         let serving = tokio::spawn(gateway.serve(stop.clone()));
-        if self.ui {
-            output.note(&format!("ctxhost: dashboard {url}{}", watch.dashboard_link()));
-        }
         let ended = run_agent(
             clients::configure_client(self.command, &GatewayAddress { url, token }, env_var),
             output,
@@ -152,7 +155,7 @@ async fn run_agent(client: ClientCommand, output: &mut Output) -> std::io::Resul
 
 /// The summary that is printed at the end.
 fn summary_line(sums: GatewayTotals, engine: &str) -> String {
-    let GatewayTotals { requests, compactions, fallbacks, saved_tokens } = sums;
+    let GatewayTotals { requests, compactions, fallbacks, saved_tokens, .. } = sums;
     let requests = format_count(requests, "request");
     let compactions = format_count(compactions, "compaction");
     let saved = group_digits(saved_tokens);
@@ -185,8 +188,12 @@ mod tests {
 
     #[test]
     fn the_summary_is_one_line_and_counts_fallbacks() {
-        let sums =
-            GatewayTotals { requests: 12, compactions: 1, fallbacks: 0, saved_tokens: 34_567 };
+        let sums = GatewayTotals {
+            requests: 12,
+            compactions: 1,
+            saved_tokens: 34_567,
+            ..GatewayTotals::default()
+        };
         assert_eq!(
             summary_line(sums, "legacy"),
             "ctxhost: 12 requests, 1 compaction, 34,567 tokens saved, engine legacy"

@@ -126,12 +126,12 @@ fn raise_open_file_limit() {
 fn greeting(gateway: &Gateway, needs_token: bool) -> String {
     let url = gateway.url();
     let engine = gateway.runtime().engine();
-    let link = gateway.watch().dashboard_link();
+    let link = gateway.dashboard_link();
     let token = if needs_token { "  token required" } else { "" };
     format!(
         "ctxhost: listening {url}  engine {engine}{token}\n  \
          ANTHROPIC_BASE_URL={url}  OPENAI_BASE_URL={url}/v1  GOOGLE_GEMINI_BASE_URL={url}\n  \
-         dashboard {url}{link}"
+         dashboard {url}{link}  (works once; `ctxhost ui` prints another)"
     )
 }
 

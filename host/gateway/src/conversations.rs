@@ -17,6 +17,7 @@ mod conversation;
 mod identity;
 mod index;
 mod known_items;
+mod label;
 mod matching;
 mod read_pool;
 mod seeded_hash;
@@ -28,6 +29,7 @@ pub(crate) use conversation::{
 };
 pub(crate) use identity::{BadSessionId, is_named, session_scope};
 pub(crate) use known_items::{KnownItems, is_user_request, text_hash, text_of_content};
+pub use label::ConversationLabel;
 pub(crate) use matching::{HistoryRewrite, RequestMatch};
 pub(crate) use seeded_hash::{ConversationScope, RequestItems, SeededHash, read_seed};
 pub(crate) use table::{ConversationCounts, ConversationTable};

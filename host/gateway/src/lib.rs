@@ -42,6 +42,7 @@ mod tls;
 mod token_throttle;
 mod upstream;
 
+pub use dashboard::{DashboardLogin, dashboard_folder, new_dashboard_link, running_gateways};
 pub use error::GatewayError;
 pub use options::GatewayOptions;
 pub use server::Gateway;

@@ -20,13 +20,14 @@ use axum::routing::get;
 use super::dashboard::{self, DashboardLogin};
 use super::metrics::{self, EdgeMetrics, GatewayTotals, Metrics};
 use super::proxy::Endpoint;
-use ctxhost_agent::Runtime;
 use ctxhost_agent::event::RuntimeEvent;
+use ctxhost_agent::{Runtime, SlotStatus};
 use ctxhost_config::TelemetrySettings;
 use ctxhost_dialects::message::TokenUsage;
 
 pub use conversations::{
-    ConversationStats, DroppedEntries, LiveStats, OccupancySample, StatsEvent, StatsSnapshot,
+    ConversationStats, DroppedEntries, LiveStats, OccupancySample, RecordedStats, StatsEvent,
+    StatsSnapshot,
 };
 
 /// The statistics of a gateway. Clones share them.
@@ -34,7 +35,6 @@ pub use conversations::{
 pub struct GatewayStats {
     metrics: Arc<Metrics>,
     live: Arc<LiveStats>,
-    login: Arc<DashboardLogin>,
 }
 
 impl GatewayStats {
@@ -52,8 +52,7 @@ impl GatewayStats {
     pub fn new(engine: &str, settings: &TelemetrySettings) -> GatewayStats {
         GatewayStats {
             metrics: Arc::new(Metrics::new(engine)),
-            live: Arc::new(LiveStats::new(engine, settings)),
-            login: Arc::default(),
+            live: Arc::new(LiveStats::new(settings)),
         }
     }
 
@@ -90,14 +89,14 @@ impl GatewayStats {
         Router::new().route("/metrics", get(text))
     }
 
-    /// The dashboard below `/ui`, which has a login of its own: see [`dashboard_link`](Self::dashboard_link).
-    pub fn dashboard_routes(&self) -> Router {
-        dashboard::routes(self.live.clone(), self.login.clone())
-    }
-
-    /// The path of the dashboard with a one-time token.
-    pub fn dashboard_link(&self) -> String {
-        self.login.new_link()
+    /// The dashboard below `/ui`, which has a login of its own; `slot` reads the state of the slot.
+    pub fn dashboard_routes(
+        &self,
+        login: Arc<DashboardLogin>,
+        slot: impl Fn() -> SlotStatus + Clone + Send + Sync + 'static,
+    ) -> Router {
+        let stats = self.clone();
+        dashboard::routes(login, move || stats.live.snapshot(slot(), stats.totals()))
     }
 }
 

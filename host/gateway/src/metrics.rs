@@ -14,6 +14,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
+use serde::Serialize;
 
 use ctxhost_agent::event::EventKind;
 use ctxhost_context::{CompactionOutcome, CompactionVerdict};
@@ -46,7 +47,7 @@ pub struct Metrics {
 }
 
 /// Totals over all requests.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct GatewayTotals {
     /// Generation requests.
     pub requests: u64,
@@ -56,6 +57,25 @@ pub struct GatewayTotals {
     pub fallbacks: u64,
     /// Estimated tokens that were not sent: full conversation minus prompt, over all requests.
     pub saved_tokens: u64,
+    /// Estimated tokens of the conversations that were sent.
+    pub sent_tokens: u64,
+    /// What providers counted in their responses.
+    pub usage: UsageTotals,
+}
+
+/// The usage that providers report, over all responses that report one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct UsageTotals {
+    /// Responses with a usage.
+    pub responses: u64,
+    /// Prompt tokens that were not read from a cache.
+    pub input_tokens: u64,
+    /// Prompt tokens read from a cache.
+    pub cache_read_tokens: u64,
+    /// Prompt tokens written to a cache.
+    pub cache_write_tokens: u64,
+    /// Output tokens.
+    pub output_tokens: u64,
 }
 
 #[derive(Debug, Default)]
@@ -64,6 +84,8 @@ struct AtomicTotals {
     compactions: AtomicU64,
     fallbacks: AtomicU64,
     saved_tokens: AtomicU64,
+    sent_tokens: AtomicU64,
+    usage: Mutex<UsageTotals>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -214,6 +236,7 @@ impl Metrics {
                 self.record_saved(
                     live_tokens.saturating_sub(*tokens).saturating_add(folded_tokens),
                 );
+                self.totals.sent_tokens.fetch_add(*tokens, Ordering::Relaxed);
             }
             EventKind::Compaction(outcome) => self.record_compaction(outcome),
             EventKind::SilentTruncation { .. } => drop(self.families.truncated_upstream.inc()),
@@ -265,6 +288,12 @@ impl Metrics {
         count(&self.families.output_tokens, usage.output);
         count(&self.families.cache_read_tokens, usage.cache_read);
         count(&self.families.cache_write_tokens, usage.cache_write);
+        let mut totals = self.totals.usage.lock().unwrap_or_else(PoisonError::into_inner);
+        totals.responses += 1;
+        totals.input_tokens += usage.input;
+        totals.cache_read_tokens += usage.cache_read;
+        totals.cache_write_tokens += usage.cache_write;
+        totals.output_tokens += usage.output;
     }
 
     /// The totals.
@@ -275,6 +304,8 @@ impl Metrics {
             compactions: read(&self.totals.compactions),
             fallbacks: read(&self.totals.fallbacks),
             saved_tokens: read(&self.totals.saved_tokens),
+            sent_tokens: read(&self.totals.sent_tokens),
+            usage: *self.totals.usage.lock().unwrap_or_else(PoisonError::into_inner),
         }
     }
 

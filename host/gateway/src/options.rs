@@ -8,6 +8,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use tokio_rustls::TlsAcceptor;
 
 use super::auth::MIN_TOKEN_CHARS;
+use super::dashboard::dashboard_folder;
 use super::error::GatewayError;
 use super::tls;
 use ctxhost_agent::engine_options::failure_log;
@@ -22,6 +23,8 @@ pub struct GatewayOptions {
     pub config: Config,
     /// The state folder: sessions below `gateway`, engine stores, the failure log.
     pub state: PathBuf,
+    /// The folder of dashboard links, where `ctxhost ui` finds the gateway.
+    pub dashboard: PathBuf,
     /// Replaces `gateway.listen`.
     pub listen: Option<String>,
     /// Upstreams by dialect; they override `gateway.upstreams`.
@@ -43,9 +46,11 @@ impl GatewayOptions {
     pub fn from_config(config: &Config, state: impl Into<PathBuf>) -> GatewayOptions {
         let token = std::env::var(&config.gateway.token_env).unwrap_or_default();
         let token = Some(token.trim()).filter(|token| !token.is_empty()).map(SecretString::from);
+        let state = state.into();
         GatewayOptions {
             config: config.clone(),
-            state: state.into(),
+            dashboard: dashboard_folder(&state),
+            state,
             listen: None,
             upstreams: BTreeMap::new(),
             token,

@@ -29,6 +29,7 @@ mod shaping;
 mod signed_summary;
 mod thinking;
 
+pub use crate::conversations::ConversationLabel;
 pub use compress_endpoint::{CompressError, CompressedMessages, CompressionLimits};
 pub use core::Proxy;
 pub use endpoint::Endpoint;

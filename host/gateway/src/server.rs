@@ -3,6 +3,7 @@
 use futures_util::future::BoxFuture;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -30,7 +31,7 @@ use super::auth::{AccessDenied, Authenticator};
 use super::body_budget::BodyBudget;
 use super::compress_api;
 use super::cors;
-use super::dashboard::{self, TlsConnection};
+use super::dashboard::{self, DashboardLogin, GatewayAnnouncement, TlsConnection};
 use super::error::GatewayError;
 use super::first_byte_timeout::FirstByteTimeout;
 use super::handler;
@@ -54,6 +55,8 @@ pub struct Gateway {
     state: Arc<GatewayState>,
     runtime: Runtime,
     routes: Router,
+    login: Arc<DashboardLogin>,
+    announcement: Option<GatewayAnnouncement>,
 }
 
 impl std::fmt::Debug for Gateway {
@@ -114,16 +117,21 @@ impl Gateway {
             } else {
                 (counts, Router::new())
             };
+            let login = Arc::new(DashboardLogin::new(options.dashboard.clone(), token));
+            let slot = runtime.clone();
+            let dashboard = state.stats.dashboard_routes(login.clone(), move || slot.slot_status());
             let dashboard = if acceptor.is_some() {
-                state.stats.dashboard_routes().layer(Extension(TlsConnection))
+                dashboard.layer(Extension(TlsConnection))
             } else {
-                state.stats.dashboard_routes()
+                dashboard
             };
             let throttle = middleware::from_fn_with_state(state.clone(), delay_wrong_tokens);
             let routes = routes(&state, guarded, open.merge(dashboard.layer(throttle)));
             let routes =
                 if options.token_in_path { with_path_token(&state, routes) } else { routes };
-            Ok(Gateway { listener, address, acceptor, state, runtime, routes })
+            let url = base_url(acceptor.is_some(), address);
+            let announcement = announce(&options.dashboard, &url);
+            Ok(Gateway { listener, address, acceptor, state, runtime, routes, login, announcement })
         })
     }
 
@@ -134,8 +142,12 @@ impl Gateway {
 
     /// The base URL: `http://127.0.0.1:8787`.
     pub fn url(&self) -> String {
-        let scheme = if self.acceptor.is_some() { "https" } else { "http" };
-        format!("{scheme}://{}", self.address)
+        base_url(self.acceptor.is_some(), self.address)
+    }
+
+    /// The path of the dashboard with a new one-time token.
+    pub fn dashboard_link(&self) -> String {
+        self.login.new_link()
     }
 
     /// The runtime with its engines and sessions.
@@ -152,7 +164,7 @@ impl Gateway {
     /// future aborts responses and loses unwritten session data.
     pub fn serve(self, end: CancellationToken) -> BoxFuture<'static, ()> {
         Box::pin(async move {
-            let Gateway { listener, acceptor, state, runtime, routes, .. } = self;
+            let Gateway { listener, acceptor, state, runtime, routes, announcement, .. } = self;
             let permits = limits::permits(state.settings.max_connections);
             let mut connections = JoinSet::new();
             let server = Arc::new(ConnectionServer::new(&state.settings, acceptor, routes));
@@ -172,6 +184,7 @@ impl Gateway {
                 // Finished tasks must be removed, or the set would grow with every connection.
                 while connections.try_join_next().is_some() {}
             }
+            drop(announcement);
             state.is_closing.store(true, Ordering::Relaxed);
             // New connections are refused from here on, so that a successor can bind the port.
             drop(listener);
@@ -432,6 +445,22 @@ async fn delayed_denial(
 fn denied_response(request: &Request, denied: AccessDenied) -> Response<axum::body::Body> {
     let dialect = dialect_of(request.uri(), request.headers());
     error_response(dialect, denied.status, &denied.message)
+}
+
+fn base_url(is_tls: bool, address: SocketAddr) -> String {
+    let scheme = if is_tls { "https" } else { "http" };
+    format!("{scheme}://{address}")
+}
+
+/// Announces the gateway to `ctxhost ui`. It serves without an announcement as well.
+fn announce(folder: &Path, url: &str) -> Option<GatewayAnnouncement> {
+    let published = GatewayAnnouncement::publish(folder, url);
+    let folder = folder.display();
+    published
+        .inspect_err(
+            |error| tracing::warn!(%folder, %error, "`ctxhost ui` will not find this gateway"),
+        )
+        .ok()
 }
 
 async fn resolve_address(listen: &str) -> Result<SocketAddr, GatewayError> {

@@ -7,6 +7,7 @@ mod cli;
 mod compact;
 mod diff;
 mod doctor;
+mod documents;
 mod example_config;
 mod failed_engine;
 mod fsck;

@@ -273,7 +273,7 @@ async fn the_dashboards_cookie_stays_on_tls_where_it_was_given_there() {
         let options = GatewayOptions::from_config(&config, state.path());
         let options = GatewayOptions { listen, tls, token: None, watch_config: false, ..options };
         let gateway = Gateway::bind(options).await.unwrap();
-        let link = format!("{}{}", gateway.url(), gateway.watch().dashboard_link());
+        let link = format!("{}{}", gateway.url(), gateway.dashboard_link());
         let end = CancellationToken::new();
         let task = tokio::spawn(gateway.serve(end.clone()));
         let client = client_builder().danger_accept_invalid_certs(true);

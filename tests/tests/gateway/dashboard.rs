@@ -6,10 +6,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ctxhost_agent::event::{EventKind, RuntimeEvent};
+use ctxhost_agent::{CanaryStatus, SlotStatus};
 use ctxhost_config::TelemetrySettings;
 use ctxhost_context::{CompactionOutcome, CompactionVerdict, FoldedEntry};
+use ctxhost_dialects::message::TokenUsage;
 use ctxhost_engine_api::{Role, Trigger};
+use ctxhost_gateway::DashboardLogin;
 use ctxhost_gateway::live_stats::GatewayStats;
+use ctxhost_gateway::proxy::Endpoint;
+
+use crate::stage::{Gate, Upstream, client, plain};
 
 /// Names under which a browser that can run without a screen is installed.
 const BROWSERS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "chrome"];
@@ -79,12 +85,12 @@ fn compaction() -> EventKind {
     }))
 }
 
-/// A watch that has seen a session fill up, be compacted and lose its engine.
-fn watch() -> GatewayStats {
+/// Statistics of a session that filled up, was compacted and lost its engine.
+fn stats() -> GatewayStats {
     let settings = TelemetrySettings { log_content: true, ..TelemetrySettings::default() };
-    let watch = GatewayStats::new("mask", &settings);
+    let stats = GatewayStats::new("mask", &settings);
     let tell = |what| {
-        watch.record_event(
+        stats.record_event(
             &RuntimeEvent { session: "harbour-7".into(), kind: what },
             1_763_700_000_000,
         )
@@ -95,16 +101,26 @@ fn watch() -> GatewayStats {
     tell(compaction());
     tell(shaped(7_000, "mask", None));
     tell(shaped(8_000, "legacy", Some("mask panicked")));
-    watch
+    let usage = TokenUsage { input: 500, cache_read: 1_500, output: 70, ..TokenUsage::default() };
+    stats.record_usage(&Endpoint::Messages, &usage);
+    stats
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_browser_shows_sessions_curves_and_what_was_dropped() {
     let Some(browser) = browser() else { return };
-    let watch = watch();
+    let stats = stats();
+    let links = tempfile::tempdir().unwrap();
+    let login = Arc::new(DashboardLogin::new(links.path().to_owned(), None));
+    let slot = SlotStatus {
+        configured: "mask".into(),
+        effective: "legacy".into(),
+        reason: Some("mask failed in assemble: index out of bounds".into()),
+        canary: Some(CanaryStatus { engine: "window".into(), share: "10%".into() }),
+    };
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}{}", listener.local_addr().unwrap(), watch.dashboard_link());
-    let routes = watch.dashboard_routes();
+    let url = format!("http://{}{}", listener.local_addr().unwrap(), login.new_link());
+    let routes = stats.dashboard_routes(login, move || slot.clone());
     tokio::spawn(async move { axum::serve(listener, routes).await });
     let profile = tempfile::tempdir().unwrap();
     let (dom, picture, refused) = tokio::task::spawn_blocking(move || {
@@ -122,22 +138,61 @@ async fn a_browser_shows_sessions_curves_and_what_was_dropped() {
     .unwrap();
     let dom = String::from_utf8(dom).unwrap();
     for words in [
-        "engine legacy (fallback for mask)",
+        "engine legacy (fallback for mask: mask failed in assemble: index out of bounds), canary window on 10% of new sessions",
         "harbour-7",
         "legacy (fallback: mask panicked)",
-        "8,000 of 20,000",
-        "mask (overflow): 19000 -&gt; 7000 tokens",
+        "40 %, 8,000 of 20,000 tokens",
+        "mask (overflow): 19,000 → 7,000 tokens",
         "dropped 3 entries of 12,000 tokens: 1 assistant, 1 tool, 1 user",
-        "window usage of harbour-7 over 6 requests",
+        "over 6 requests, now 8,000 of 20,000 tokens",
+        // Two requests after a compaction of 12,000 tokens, and 1,000 tokens of each of six requests.
+        "<dd>30,000 tokens<small>33 % of the full histories, 91,000 tokens (estimated)",
+        "<dd>2,000 prompt tokens<small>1,500 read from cache, 0 written to cache; 70 answer tokens",
+        "<dt>Cost</dt><dd>not known",
         r#"class="mark compaction""#,
         r#"class="mark fallback""#,
     ] {
-        assert!(dom.contains(words), "{words:?} does not stand in\n{dom}");
+        assert!(dom.contains(words), "{words:?} is missing in\n{dom}");
     }
     let sent = dom.split(r#"class="sent" points=""#).nth(1).unwrap();
     assert_eq!(sent.split('"').next().unwrap().split(' ').count(), 6, "a point for each request");
     // What came from conversations is text and nothing else.
     assert!(dom.contains("<title>ctxhost</title>") && !dom.contains("<b>bold</b>"), "{dom}");
     assert!(picture.starts_with(b"\x89PNG") && picture.len() > 5_000);
-    assert!(String::from_utf8(refused).unwrap().contains("one-time link"));
+    assert!(String::from_utf8(refused).unwrap().contains("<code>ctxhost ui</code>"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_browser_names_real_conversations_and_scales_their_curves() {
+    let Some(browser) = browser() else { return };
+    let answer = r#"{"type":"message","role":"assistant","content":[{"type":"text","text":"Done."}],
+        "usage":{"input_tokens":90,"output_tokens":5}}"#;
+    let upstream = Upstream::start(move |_| plain(200, "application/json", answer)).await;
+    for log_content in [true, false] {
+        let config = format!("[telemetry]\nlog_content = {log_content}\n");
+        let gate = Gate::before(&upstream.url, &config).await;
+        let request = serde_json::json!({
+            "model": "claude-opus-4-1", "max_tokens": 100,
+            "system": "<env>\nWorking directory: /home/ann/harbour\n</env>",
+            "messages": [{ "role": "user", "content": [
+                { "type": "text", "text": "<system-reminder>Today is Sunday.</system-reminder>" },
+                { "type": "text", "text": "Mend the harbour light.\nIt blinks." },
+            ]}],
+        });
+        let asked = client().post(gate.at("/v1/messages"));
+        let asked = asked.header("user-agent", "claude-cli/2.0 (external, cli)").json(&request);
+        assert_eq!(asked.send().await.unwrap().status(), 200);
+        let (browser, url) = (browser.clone(), gate.at(&gate.link));
+        let look = move || {
+            let profile = tempfile::tempdir().unwrap();
+            open(&browser, profile.path(), &url, "--dump-dom")
+        };
+        let dom = tokio::task::spawn_blocking(look).await.unwrap();
+        let dom = String::from_utf8(dom).unwrap();
+        let title = "Mend the harbour light. It blinks.";
+        assert_eq!(dom.contains(title), log_content, "{dom}");
+        assert!(dom.contains("Claude Code") && dom.contains("harbour"), "{dom}");
+        assert!(!dom.contains("Today is Sunday") && dom.contains("engine legacy<"), "{dom}");
+        assert_eq!(dom.contains("Set telemetry.log_content"), !log_content, "{dom}");
+    }
 }

@@ -82,7 +82,7 @@ pub(crate) async fn serve(house: Router) -> String {
 /// A gateway that serves.
 pub(crate) struct Gate {
     pub(crate) url: String,
-    /// The path of its dashboard, which opens once.
+    /// A link to its dashboard, which opens once.
     pub(crate) link: String,
     pub(crate) end: CancellationToken,
     pub(crate) task: JoinHandle<()>,
@@ -125,7 +125,7 @@ impl Gate {
         }
         let gateway = Gateway::bind(change(options)).await.unwrap();
         let (url, end) = (gateway.url(), CancellationToken::new());
-        let link = gateway.watch().dashboard_link();
+        let link = gateway.dashboard_link();
         let task = tokio::spawn(gateway.serve(end.clone()));
         Gate { url, link, end, task, state }
     }

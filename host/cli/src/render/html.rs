@@ -2,7 +2,7 @@
 
 use ctxhost_agent::replay::report::{EngineRun, ReplayReport};
 
-use super::format::{format_count, group_digits, one_line};
+use super::format::{format_count, format_percent, group_digits, one_line};
 use markup::HtmlWriter;
 pub(crate) use quality::quality_page;
 
@@ -22,9 +22,11 @@ const SCRIPT: &str = include_str!("html/page.js");
 pub(crate) fn page(report: &ReplayReport) -> String {
     let mut page = HtmlWriter::default();
     begin(&mut page, &report.session.name, "ctxhost replay");
-    head(&mut page, report);
+    comparison(&mut page, &report.runs);
     verdict(&mut page, &report.runs);
     problems(&mut page, report);
+    facts(&mut page, report);
+    page.raw("</header>\n");
     curve::section(&mut page, report);
     cards::section(&mut page, report);
     tables::compactions(&mut page, &report.runs);
@@ -66,7 +68,7 @@ fn end(mut page: HtmlWriter, note: &'static str) -> String {
     page.finish()
 }
 
-fn head(page: &mut HtmlWriter, report: &ReplayReport) {
+fn facts(page: &mut HtmlWriter, report: &ReplayReport) {
     let (session, window) = (&report.session, &report.window);
     page.raw("<dl class=\"facts\">\n");
     fact(page, "Format", &one_line(&session.format));
@@ -80,7 +82,35 @@ fn head(page: &mut HtmlWriter, report: &ReplayReport) {
     fact(page, "Window", &format!("{} ({source})", group_digits(window.window_tokens)));
     fact(page, "Reserve", &group_digits(window.reserve_tokens));
     fact(page, "Budget", &group_digits(window.budget_tokens));
-    page.raw("</dl>\n</header>\n");
+    page.raw("</dl>\n");
+}
+
+/// Which engines were best, among those that shaped every request themselves.
+fn comparison(page: &mut HtmlWriter, runs: &[EngineRun]) {
+    let complete: Vec<&EngineRun> = runs.iter().filter(|run| run.totals.fallbacks == 0).collect();
+    if complete.len() < 2 {
+        return;
+    }
+    let kept_share = |run: &EngineRun| run.totals.identifiers_kept_percent.unwrap_or_default();
+    let prefix_share = |run: &EngineRun| run.totals.stable_prefix_percent;
+    let sent_tokens = |run: &EngineRun| run.totals.sent_tokens;
+    let kept = complete.iter().max_by(|a, b| kept_share(a).total_cmp(&kept_share(b)));
+    let prefix = complete.iter().max_by(|a, b| prefix_share(a).total_cmp(&prefix_share(b)));
+    let sent = complete.iter().min_by_key(|run| sent_tokens(run));
+    let (Some(kept), Some(prefix), Some(sent)) = (kept, prefix, sent) else { return };
+    page.raw("<p class=\"best\">");
+    if kept_share(kept) > 0.0 {
+        let share = format_percent(kept_share(kept));
+        best(page, kept, &format!("kept the most identifiers that came up again ({share}), "));
+    }
+    best(page, sent, &format!("sent the fewest tokens ({}), ", group_digits(sent_tokens(sent))));
+    let share = format_percent(prefix_share(prefix));
+    best(page, prefix, &format!("had the most stable prefix for the provider's cache ({share})."));
+    page.raw("</p>\n");
+}
+
+fn best(page: &mut HtmlWriter, run: &EngineRun, what: &str) {
+    page.raw("<strong>").text(one_line(&run.engine.id)).raw("</strong> ").text(what);
 }
 
 fn fact(page: &mut HtmlWriter, name: &'static str, value: &str) {

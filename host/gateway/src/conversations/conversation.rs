@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::Duration;
 
 use super::index::IndexEntry;
 use super::known_items::KnownItems;
+use super::label::ConversationLabel;
 use super::matching::RequestMatch;
 use super::read_pool::ReadPool;
 use super::seeded_hash::{ConversationScope, RequestItems, SeededHash};
@@ -32,6 +33,8 @@ pub(crate) struct Conversation {
     state: Mutex<ConversationState>,
     /// Held while the session is opened or closed.
     opening: tokio::sync::Mutex<()>,
+    /// What the dashboard calls it, read from its first request in this process.
+    pub(crate) label: OnceLock<Arc<ConversationLabel>>,
 }
 
 /// The mutable state of a conversation. Changing it requires the session lock.
@@ -193,7 +196,7 @@ impl Conversation {
         };
         let (used_ms, state) = (AtomicI64::default(), Mutex::new(state));
         let (scope, opening) = (Mutex::default(), tokio::sync::Mutex::default());
-        Conversation { key, id, used_ms, scope, state, opening }
+        Conversation { key, id, used_ms, scope, state, opening, label: OnceLock::new() }
     }
 
     /// The key under which it is searched.

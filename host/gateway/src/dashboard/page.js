@@ -1,13 +1,18 @@
-// Polls /ui/state once a second and renders it. All strings are inserted as text, never as markup.
+// Polls /ui/state once a second and renders what changed. All strings are inserted as text, never as markup.
 "use strict";
 
 const EVERY_MS = 1000;
 const SVG = "http://www.w3.org/2000/svg";
 const [WIDTH, HEIGHT] = [600, 140];
 const NEWEST_MARKS = 20;
+const SHORT_ID_CHARS = 8;
+// A budget that changes by more is another window; within a window it varies with the fixed parts of requests.
+const WINDOW_CHANGE = 1.25;
 
 const at = (id) => document.getElementById(id);
 const number = (n) => n.toLocaleString("en");
+const percent = (part, whole) => `${Math.round((100 * part) / Math.max(1, whole))} %`;
+const time = (ms) => new Date(ms).toLocaleTimeString();
 
 function element(name, className, text) {
   const node = document.createElement(name);
@@ -22,6 +27,11 @@ function svgElement(name, attributes) {
   return node;
 }
 
+// Unchanged text is left alone: screen readers announce what is written.
+function write(id, text) {
+  if (at(id).textContent !== text) at(id).textContent = text;
+}
+
 function facts(live) {
   const list = element("dl");
   const fact = (name, value) => {
@@ -31,35 +41,45 @@ function facts(live) {
     list.append(pair);
   };
   const last = live.curve.at(-1);
-  fact("client", live.dialect);
   fact("model", live.model);
   fact("engine", live.fallback ? `${live.engine} (fallback: ${live.fallback})` : live.engine);
   fact("requests", number(live.requests));
-  if (last) fact("budget used", `${Math.round(100 * last.tokens / Math.max(1, last.budget_tokens))} %`);
-  if (last) fact("tokens", `${number(last.tokens)} of ${number(last.budget_tokens)}`);
+  if (last) {
+    fact("budget used", `${percent(last.tokens, last.budget_tokens)}, ${number(last.tokens)} of ${number(last.budget_tokens)} tokens`);
+  }
   fact("compactions", number(live.compactions));
-  fact("compacted", `${number(live.folded_tokens)} tokens`);
-  if (live.prompt_tokens !== null) fact("prompt tokens", number(live.prompt_tokens));
-  if (live.cache_read_tokens !== null) fact("from cache", number(live.cache_read_tokens));
-  fact("last request", new Date(live.last_ms).toLocaleTimeString());
+  if (live.saved_tokens > 0) fact("not sent", `${number(live.saved_tokens)} tokens`);
+  if (live.prompt_tokens !== null) {
+    const cached = live.cache_read_tokens ? `, ${percent(live.cache_read_tokens, live.prompt_tokens)} from cache` : "";
+    fact("last prompt, billed", `${number(live.prompt_tokens)} tokens${cached}`);
+  }
+  fact("last request", time(live.last_ms));
   return list;
 }
 
+// The points since the window changed last: the scale is theirs.
+function currentWindow(points) {
+  const budget = points.at(-1).budget_tokens;
+  const differs = (p) => Math.max(p.budget_tokens, budget) > WINDOW_CHANGE * Math.min(p.budget_tokens, budget);
+  return points.slice(points.findLastIndex(differs) + 1);
+}
+
 function highest(points) {
-  return Math.max(1, ...points.map((p) => Math.max(p.live_tokens, p.tokens, p.budget_tokens)));
+  return Math.max(1, ...currentWindow(points).map((p) => Math.max(p.live_tokens, p.tokens, p.budget_tokens)));
 }
 
 function curve(live) {
   const points = live.curve;
-  const label = `window usage of ${live.id} over ${points.length} requests`;
+  const last = points.at(-1);
+  const label = `window usage of ${name(live)} over ${points.length} requests, now ${number(last.tokens)} of `
+    + `${number(last.budget_tokens)} tokens`;
   const picture = svgElement("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": label,
     preserveAspectRatio: "none" });
-  if (points.length === 0) return picture;
   const most = highest(points);
   const first = points[0].request;
-  const span = Math.max(1, points.at(-1).request - first);
+  const span = Math.max(1, last.request - first);
   const x = (request) => ((request - first) / span) * (WIDTH - 4) + 2;
-  const y = (tokens) => HEIGHT - 4 - (tokens / most) * (HEIGHT - 8);
+  const y = (tokens) => HEIGHT - (tokens / most) * (HEIGHT - 4);
   const line = (className, of) => {
     const path = points.map((p) => `${x(p.request).toFixed(1)},${y(of(p)).toFixed(1)}`);
     // A single request is drawn as a horizontal line.
@@ -75,13 +95,20 @@ function curve(live) {
   line("budget", (p) => p.budget_tokens);
   line("live", (p) => p.live_tokens);
   line("sent", (p) => p.tokens);
-  return picture;
+  const axis = element("div", "axis");
+  for (const tokens of [most, Math.round(most / 2), 0]) axis.append(element("span", "", number(tokens)));
+  const below = element("div", "below");
+  below.append(element("span", "", `request ${number(first)}`));
+  if (last.request !== first) below.append(element("span", "", number(last.request)));
+  const plot = element("div", "plot");
+  plot.append(axis, picture, below);
+  return plot;
 }
 
-function legend(live) {
+function legend() {
   const words = element("p", "legend");
-  words.append(element("b", "sent", "sent"), ", conversation, ", element("b", "budget", "budget"),
-    `, up to ${number(highest(live.curve))} tokens; vertical lines are compactions and failures`);
+  words.append("Estimated tokens: ", element("b", "sent", "sent"), ", ", element("b", "live", "whole conversation"), ", ",
+    element("b", "budget", "budget"), ". Vertical lines: compactions, and dashed: failures.");
   return words;
 }
 
@@ -89,7 +116,7 @@ function marks(all) {
   const list = element("ol", "marks");
   for (const mark of [...all].slice(-NEWEST_MARKS).reverse()) {
     const item = element("li");
-    item.append(element("time", "", new Date(mark.at_ms).toLocaleTimeString()), " ",
+    item.append(element("time", "", time(mark.at_ms)), " ",
       element("span", `kind ${mark.kind}`, mark.kind), " ", mark.words);
     if (mark.dropped) item.append(dropped(mark.dropped));
     list.append(item);
@@ -107,39 +134,144 @@ function dropped(all) {
   return details;
 }
 
+function name(live) {
+  if (live.title) return live.title;
+  const client = live.client || live.dialect || "conversation";
+  return live.folder ? `${client} in ${live.folder}` : `${client} ${live.id.slice(0, SHORT_ID_CHARS)}`;
+}
+
 function session(live) {
   const card = element("article");
   card.dataset.session = live.id;
-  card.append(element("h3", "", live.id), facts(live), curve(live), legend(live), marks(live.marks));
+  const title = element("h3", "", name(live));
+  title.id = `session-${live.id}`;
+  card.setAttribute("aria-labelledby", title.id);
+  const origin = live.title ? [live.client, live.folder, live.id] : [live.id];
+  card.append(title, element("p", "id", origin.filter((part) => part).join(" · ")), facts(live));
+  if (live.curve.length > 0) card.append(curve(live), legend());
+  card.append(marks(live.marks));
   return card;
 }
 
-function show(all) {
-  const isFallback = all.effective !== all.configured;
-  at("slot").textContent = isFallback
-    ? `engine ${all.effective} (fallback for ${all.configured})`
-    : `engine ${all.effective}`;
-  at("slot").className = isFallback ? "is-fallback" : "";
-  at("nothing").hidden = all.sessions.length > 0;
-  // Keep opened details open.
-  const open = new Set([...document.querySelectorAll("details[open] > summary")].map((summary) => summary.textContent));
-  at("sessions").replaceChildren(...[...all.sessions].reverse().map(session));
-  for (const summary of document.querySelectorAll("details > summary")) {
-    summary.parentElement.open = open.has(summary.textContent);
+// The rendered cards by session, with the JSON that they show.
+const cards = new Map();
+
+function showSessions(sessions) {
+  const list = at("sessions");
+  const ids = new Set(sessions.map((live) => live.id));
+  for (const [id, card] of cards) {
+    if (!ids.has(id)) {
+      card.node.remove();
+      cards.delete(id);
+    }
   }
-  at("slot-marks").replaceChildren(...marks(all.marks).children);
-  at("read").textContent = `Read ${new Date().toLocaleTimeString()}.`;
+  // The session that was used last comes first.
+  [...sessions].reverse().forEach((live, index) => {
+    const json = JSON.stringify(live);
+    const old = cards.get(live.id);
+    let node = old?.node;
+    if (old?.json !== json) {
+      node = session(live);
+      if (old) replaceCard(old.node, node);
+      cards.set(live.id, { json, node });
+    }
+    if (list.children[index] !== node) list.insertBefore(node, list.children[index] ?? null);
+  });
 }
+
+// Keeps opened details open, and the focus on its summary.
+function replaceCard(old, card) {
+  const summaries = (of) => [...of.querySelectorAll("details > summary")];
+  const open = new Set(summaries(old).filter((it) => it.parentElement.open).map((it) => it.textContent));
+  const focused = old.contains(document.activeElement) ? document.activeElement.textContent : null;
+  old.replaceWith(card);
+  for (const summary of summaries(card)) {
+    summary.parentElement.open = open.has(summary.textContent);
+    if (summary.textContent === focused) summary.focus();
+  }
+}
+
+function showSlot(all) {
+  const { configured, effective, reason, canary } = all.slot;
+  const isFallback = effective !== configured;
+  let words = `engine ${effective}`;
+  if (isFallback) words += ` (fallback for ${configured}${reason ? `: ${reason}` : ""})`;
+  if (all.rolled_back) words += ` (${all.rolled_back})`;
+  if (canary) words += `, canary ${canary.engine} on ${canary.share} of new sessions`;
+  write("slot", words);
+  at("slot").className = isFallback || all.rolled_back ? "is-fallback" : "";
+}
+
+function showTotals(totals) {
+  const { usage } = totals;
+  const full = totals.sent_tokens + totals.saved_tokens;
+  const prompt = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens;
+  const isBilled = usage.responses > 0;
+  const rows = [
+    ["Requests", number(totals.requests),
+      `${number(totals.compactions)} compactions, ${number(totals.fallbacks)} fallbacks`],
+    ["Not sent, thanks to shaping", `${number(totals.saved_tokens)} tokens`,
+      full > 0 ? `${percent(totals.saved_tokens, full)} of the full histories, ${number(full)} tokens (estimated)` : ""],
+    ["Billed, as providers counted", isBilled ? `${number(prompt)} prompt tokens` : "not known",
+      isBilled ? `${number(usage.cache_read_tokens)} read from cache, ${number(usage.cache_write_tokens)} written to cache; `
+        + `${number(usage.output_tokens)} answer tokens` : "no response with a usage yet"],
+    ["Cost", "not known", "ctxhost has no prices; your providers bill the counts beside this"],
+  ];
+  at("totals").replaceChildren(...rows.map(([title, value, note]) => {
+    const pair = element("div");
+    const what = element("dd", "", value);
+    if (note) what.append(element("small", "", note));
+    pair.append(element("dt", "", title), what);
+    return pair;
+  }));
+}
+
+function show(all) {
+  showSlot(all);
+  showTotals(all.totals);
+  at("nothing").hidden = all.sessions.length > 0;
+  showSessions(all.sessions);
+  at("slot-section").hidden = all.marks.length === 0;
+  at("slot-marks").replaceChildren(...marks(all.marks).children);
+  const hidesText = all.sessions.length > 0 && all.sessions.every((live) => !live.title);
+  write("text-note", hidesText ? "Set telemetry.log_content to see what conversations are about." : "");
+}
+
+function problem(words) {
+  at("problem").hidden = !words;
+  write("problem", words);
+  at("main").classList.toggle("is-stale", words !== "");
+}
+
+let shown = "";
+let read_ms = 0;
 
 async function read() {
+  let again = true;
   try {
     const answer = await fetch("/ui/state", { cache: "no-store" });
-    if (!answer.ok) throw new Error(`the gateway says ${answer.status}`);
-    show(await answer.json());
+    if (answer.status === 401) {
+      again = false;
+      throw new Error("The gateway was restarted, which ends logins. Run `ctxhost ui` for a new link.");
+    }
+    if (!answer.ok) throw new Error(`The gateway answers with status ${answer.status}. Retrying.`);
+    const text = await answer.text();
+    // Most readings change nothing.
+    if (text !== shown) show(JSON.parse(text));
+    [shown, read_ms] = [text, Date.now()];
+    problem("");
+    write("read", `Read ${time(read_ms)}.`);
   } catch (error) {
-    at("read").textContent = `Not up to date: ${error.message}.`;
+    const isNetwork = error instanceof TypeError;
+    const words = isNetwork ? `The gateway at ${location.host} does not answer. Retrying.` : error.message;
+    problem(read_ms ? `${words} Everything below is from ${time(read_ms)}.` : words);
   }
-  setTimeout(read, EVERY_MS);
+  if (again) setTimeout(read, EVERY_MS);
 }
 
+at("variables").textContent = [
+  `ANTHROPIC_BASE_URL=${location.origin}`,
+  `OPENAI_BASE_URL=${location.origin}/v1`,
+  `GOOGLE_GEMINI_BASE_URL=${location.origin}`,
+].join("\n");
 read();

@@ -7,6 +7,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
 
+use crate::metrics::GatewayTotals;
+use crate::proxy::ConversationLabel;
+use ctxhost_agent::SlotStatus;
 use ctxhost_agent::event::{EventKind, RuntimeEvent};
 use ctxhost_config::TelemetrySettings;
 use ctxhost_context::{CompactionOutcome, CompactionVerdict};
@@ -15,17 +18,27 @@ use ctxhost_engine::group_thousands;
 /// The data of the dashboard.
 #[derive(Debug)]
 pub struct LiveStats {
-    snapshot: Mutex<StatsSnapshot>,
+    recorded: Mutex<RecordedStats>,
     settings: TelemetrySettings,
 }
 
 /// A snapshot, as the page reads it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct StatsSnapshot {
-    /// The configured engine.
-    pub configured: String,
-    /// The engine of the newest request.
-    pub effective: String,
+    /// The slot of the runtime, with reasons as the config allows.
+    pub slot: SlotStatus,
+    /// The totals of all requests.
+    pub totals: GatewayTotals,
+    /// Events and sessions.
+    #[serde(flatten)]
+    pub recorded: RecordedStats,
+}
+
+/// What was recorded of the runtime's events.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct RecordedStats {
+    /// The last rollback, until another engine is activated.
+    pub rolled_back: Option<String>,
     /// Changes of the slot, the newest last.
     pub marks: VecDeque<StatsEvent>,
     /// The sessions, the last used one at the end.
@@ -37,6 +50,12 @@ pub struct StatsSnapshot {
 pub struct ConversationStats {
     /// The id.
     pub id: String,
+    /// The beginning of the user's first request; empty unless the config allows content.
+    pub title: String,
+    /// The client's name; empty if it sends none.
+    pub client: String,
+    /// The last part of the client's working folder; empty if it names none.
+    pub folder: String,
     /// The client's dialect; empty if unknown.
     pub dialect: &'static str,
     /// The model.
@@ -51,6 +70,10 @@ pub struct ConversationStats {
     pub compactions: u64,
     /// Estimated tokens removed by compactions.
     pub folded_tokens: u64,
+    /// Estimated tokens of its prompts, over all requests.
+    pub sent_tokens: u64,
+    /// Estimated tokens that were not sent: full conversation minus prompt, over all requests.
+    pub saved_tokens: u64,
     /// Provider-counted tokens of its newest prompt.
     pub prompt_tokens: Option<u64>,
     /// Those of them that came from the provider's cache.
@@ -83,7 +106,7 @@ pub struct StatsEvent {
     pub at_ms: u64,
     /// The number of requests before it.
     pub request: u64,
-    /// `compaction`, `rejected`, `fallback`, `truncated`, `engine` or `refused`.
+    /// `compaction`, `rejected`, `fallback`, `truncated`, `engine`, `canary` or `refused`.
     pub kind: &'static str,
     /// A description.
     pub words: String,
@@ -105,60 +128,79 @@ pub struct DroppedEntries {
 }
 
 impl LiveStats {
-    /// Empty data for a gateway with this engine.
-    pub fn new(engine: &str, settings: &TelemetrySettings) -> LiveStats {
-        let (configured, effective) = (engine.to_owned(), engine.to_owned());
-        let snapshot = StatsSnapshot { configured, effective, ..StatsSnapshot::default() };
-        LiveStats { snapshot: Mutex::new(snapshot), settings: settings.clone() }
+    /// Empty data.
+    pub fn new(settings: &TelemetrySettings) -> LiveStats {
+        LiveStats { recorded: Mutex::default(), settings: settings.clone() }
     }
 
     /// Records an event. Returns the tokens that compactions have removed from its session so far.
     pub fn record_event(&self, event: &RuntimeEvent, now_ms: u64) -> u64 {
-        let mut snapshot = self.lock();
-        match &event.kind {
-            EventKind::Assembled { engine, .. } => snapshot.effective.clone_from(engine),
-            EventKind::EngineChanged { engine, previous: before, .. } => {
-                snapshot.configured.clone_from(engine);
-                snapshot.effective.clone_from(engine);
-                let words = format!("{engine} replaces {before}");
-                self.push_event(&mut snapshot.marks, stats_event(now_ms, 0, "engine", words));
-                return 0;
+        let mut recorded = self.lock();
+        if let Some((kind, words)) = self.slot_change(&event.kind) {
+            match &event.kind {
+                EventKind::EngineChanged { .. } => recorded.rolled_back = None,
+                EventKind::EngineRolledBack { .. } => recorded.rolled_back = Some(words.clone()),
+                _ => {}
             }
-            EventKind::EngineRolledBack { engine, serving, why } => {
-                snapshot.effective.clone_from(serving);
-                let words = format!(
-                    "rolled back from {engine} to {serving}: {}",
-                    self.redacted_reason(why)
-                );
-                self.push_event(&mut snapshot.marks, stats_event(now_ms, 0, "fallback", words));
-                return 0;
-            }
-            EventKind::ReloadRejected { why, serving } => {
-                let words = format!("config change rejected, {serving} stays active: {why}");
-                self.push_event(&mut snapshot.marks, stats_event(now_ms, 0, "refused", words));
-                return 0;
-            }
-            EventKind::Compaction(_)
-            | EventKind::Answered { .. }
-            | EventKind::SilentTruncation { .. } => {}
-            _ => return 0,
+            self.push_event(&mut recorded.marks, stats_event(now_ms, 0, kind, words));
+            return 0;
         }
-        let Some(live) = self.session(&mut snapshot, &event.session, now_ms) else { return 0 };
+        if !is_session_event(&event.kind) {
+            return 0;
+        }
+        let Some(live) = self.session(&mut recorded, &event.session, now_ms) else { return 0 };
         self.update_session(live, &event.kind, now_ms);
         live.folded_tokens
     }
 
     /// Records a request of a session.
-    pub fn record_request(&self, session: &str, dialect: &'static str, now_ms: u64) {
-        let mut snapshot = self.lock();
-        if let Some(live) = self.session(&mut snapshot, session, now_ms) {
-            live.dialect = dialect;
+    pub fn record_request(
+        &self,
+        session: &str,
+        dialect: &'static str,
+        label: &ConversationLabel,
+        now_ms: u64,
+    ) {
+        let mut recorded = self.lock();
+        let Some(live) = self.session(&mut recorded, session, now_ms) else { return };
+        live.dialect = dialect;
+        // A request that no engine shaped has no label.
+        if label.client.is_empty() && label.title.is_empty() {
+            return;
+        }
+        live.client.clone_from(&label.client);
+        live.folder.clone_from(&label.folder);
+        if self.settings.log_content {
+            live.title.clone_from(&label.title);
         }
     }
 
-    /// A snapshot.
-    pub fn snapshot(&self) -> StatsSnapshot {
-        self.lock().clone()
+    /// A snapshot, beside the state of the slot and the totals.
+    pub fn snapshot(&self, slot: SlotStatus, totals: GatewayTotals) -> StatsSnapshot {
+        let reason = slot.reason.map(|reason| self.redacted_reason(&reason).to_owned());
+        let slot = SlotStatus { reason, ..slot };
+        StatsSnapshot { slot, totals, recorded: self.lock().clone() }
+    }
+
+    /// The kind and description of an event of the slot; `None` for other events.
+    fn slot_change(&self, kind: &EventKind) -> Option<(&'static str, String)> {
+        Some(match kind {
+            EventKind::EngineChanged { engine, previous, .. } => {
+                ("engine", format!("{engine} replaces {previous}"))
+            }
+            EventKind::EngineRolledBack { engine, serving, why } => {
+                let why = self.redacted_reason(why);
+                ("fallback", format!("rolled back from {engine} to {serving}: {why}"))
+            }
+            EventKind::ReloadRejected { why, serving } => {
+                ("refused", format!("config change rejected, {serving} stays active: {why}"))
+            }
+            EventKind::CanaryStarted { engine, share } => {
+                ("canary", format!("{engine} serves {share} of new sessions"))
+            }
+            EventKind::CanaryEnded { engine, why } => ("canary", format!("{engine} ended: {why}")),
+            _ => return None,
+        })
     }
 
     fn update_session(&self, live: &mut ConversationStats, what: &EventKind, now_ms: u64) {
@@ -183,6 +225,8 @@ impl LiveStats {
                 let occupied =
                     OccupancySample { request, tokens, live_tokens, budget_tokens: *budget_tokens };
                 push_bounded(&mut live.curve, occupied, self.settings.dashboard_points);
+                live.sent_tokens += tokens;
+                live.saved_tokens += live_tokens.saturating_sub(tokens) + live.folded_tokens;
                 if let Some(why) = fallback.as_ref().filter(|_| is_new) {
                     let words = format!("fallback to {engine}: {why}");
                     self.push_event(
@@ -222,10 +266,8 @@ impl LiveStats {
         let trigger = outcome.trigger.name();
         let (kind, words) = match &outcome.verdict {
             CompactionVerdict::Applied => {
-                let (before, after) =
-                    (group_thousands(*before_tokens), group_thousands(*after_tokens));
-                let words = format!("{engine} ({trigger}): {before} → {after} tokens");
-                ("compaction", words)
+                let [before, after] = [*before_tokens, *after_tokens].map(group_thousands);
+                ("compaction", format!("{engine} ({trigger}): {before} → {after} tokens"))
             }
             CompactionVerdict::Rejected { reason } => {
                 ("rejected", format!("{engine} ({trigger}): {}", self.redacted_reason(reason)))
@@ -268,14 +310,14 @@ impl LiveStats {
     /// The session, moved to the end; a new one replaces the least recently used.
     fn session<'a>(
         &self,
-        snapshot: &'a mut StatsSnapshot,
+        recorded: &'a mut RecordedStats,
         id: &str,
         now_ms: u64,
     ) -> Option<&'a mut ConversationStats> {
         if id.is_empty() {
             return None;
         }
-        let sessions = &mut snapshot.sessions;
+        let sessions = &mut recorded.sessions;
         // Searched from the end: the last used session is the most likely.
         let known = sessions.iter().rposition(|live| live.id == id);
         let live = known.and_then(|at| sessions.remove(at));
@@ -291,9 +333,19 @@ impl LiveStats {
         sessions.back_mut()
     }
 
-    fn lock(&self) -> MutexGuard<'_, StatsSnapshot> {
-        self.snapshot.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, RecordedStats> {
+        self.recorded.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn is_session_event(kind: &EventKind) -> bool {
+    matches!(
+        kind,
+        EventKind::Assembled { .. }
+            | EventKind::Compaction(_)
+            | EventKind::Answered { .. }
+            | EventKind::SilentTruncation { .. }
+    )
 }
 
 fn stats_event(at_ms: u64, request: u64, kind: &'static str, words: String) -> StatsEvent {

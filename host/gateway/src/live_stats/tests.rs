@@ -11,7 +11,7 @@ use ctxhost_engine_api::{Role, Trigger};
 use futures_util::{StreamExt as _, stream};
 
 use super::*;
-use crate::proxy::ShapingReport;
+use crate::proxy::{ConversationLabel, ShapingReport};
 use ctxhost_agent::event::EventKind;
 use ctxhost_context::{CompactionOutcome, CompactionVerdict, FoldedEntry};
 
@@ -55,6 +55,10 @@ fn compaction() -> EventKind {
     }))
 }
 
+fn recorded(stats: &GatewayStats) -> RecordedStats {
+    stats.live.snapshot(SlotStatus::default(), stats.totals()).recorded
+}
+
 fn stats(settings: &TelemetrySettings) -> GatewayStats {
     GatewayStats::new("mask", settings)
 }
@@ -65,7 +69,7 @@ fn a_session_has_samples_and_dropped_entries() {
     stats.record_event(&event("s1", assembled(900, 900, None)), 1);
     stats.record_event(&event("s1", compaction()), 2);
     stats.record_event(&event("s1", assembled(250, 300, None)), 3);
-    let snapshot = stats.live.snapshot();
+    let snapshot = recorded(&stats);
     let live = &snapshot.sessions[0];
     assert_eq!(
         live.curve,
@@ -85,7 +89,8 @@ fn a_session_has_samples_and_dropped_entries() {
         [("tool", 2), ("user", 1)]
     );
     // The first request was complete; the second lacks 50 tokens, and 600 were compacted before.
-    assert_eq!(stats.totals().saved_tokens, 650);
+    assert_eq!((stats.totals().saved_tokens, stats.totals().sent_tokens), (650, 1_150));
+    assert_eq!((live.saved_tokens, live.sent_tokens), (650, 1_150));
 }
 
 #[test]
@@ -100,7 +105,7 @@ fn conversation_text_needs_log_content() {
         let verdict = CompactionVerdict::Rejected { reason };
         let rejected = CompactionOutcome { verdict, ..(*outcome).clone() };
         stats.record_event(&event("s1", EventKind::Compaction(Arc::new(rejected))), 1);
-        let snapshot = serde_json::to_string(&stats.live.snapshot()).unwrap();
+        let snapshot = serde_json::to_string(&recorded(&stats)).unwrap();
         for words in ["launch code", "secret_name"] {
             assert_eq!(snapshot.contains(words), log_content, "{snapshot}");
         }
@@ -112,16 +117,49 @@ fn conversation_text_needs_log_content() {
 }
 
 #[test]
+fn a_title_needs_log_content_and_a_client_does_not() {
+    for log_content in [false, true] {
+        let settings = TelemetrySettings { log_content, ..TelemetrySettings::default() };
+        let stats = stats(&settings);
+        let [title, client, folder] = ["the launch code", "Codex", "harbour"].map(String::from);
+        let label = ConversationLabel { title, client, folder };
+        stats.live.record_request("s1", "openai-responses", &label, 1);
+        // A request that no engine shaped has no label, and the conversation keeps its own.
+        stats.live.record_request("s1", "openai-responses", &ConversationLabel::default(), 2);
+        let live = recorded(&stats).sessions[0].clone();
+        assert_eq!((live.client.as_str(), live.folder.as_str()), ("Codex", "harbour"));
+        assert_eq!(live.title, if log_content { "the launch code" } else { "" });
+    }
+}
+
+#[test]
+fn the_last_rollback_is_kept_until_another_engine_is_activated() {
+    let stats = stats(&TelemetrySettings::default());
+    let [engine, serving] = ["mask", "legacy"].map(String::from);
+    let why = "it failed in assemble: the launch code".into();
+    stats.record_event(&event("", EventKind::EngineRolledBack { engine, serving, why }), 1);
+    let words = "rolled back from mask to legacy: it failed in assemble";
+    assert_eq!(recorded(&stats).rolled_back.as_deref(), Some(words));
+    let [engine, previous] = ["window", "legacy"].map(String::from);
+    let changed = EventKind::EngineChanged { engine, previous, generation: 3 };
+    stats.record_event(&event("", changed), 2);
+    assert_eq!(recorded(&stats).rolled_back, None);
+    let canary = EventKind::CanaryStarted { engine: "mask".into(), share: "10%".into() };
+    stats.record_event(&event("", canary), 3);
+    assert_eq!(recorded(&stats).marks[2].words, "mask serves 10% of new sessions");
+}
+
+#[test]
 fn a_fallback_is_one_event_and_a_state() {
     let stats = stats(&TelemetrySettings::default());
     for _ in 0..3 {
         stats.record_event(&event("s1", assembled(10, 10, Some("mask panicked"))), 1);
     }
-    let live = stats.live.snapshot().sessions[0].clone();
+    let live = recorded(&stats).sessions[0].clone();
     assert_eq!(live.fallback.as_deref(), Some("mask panicked"));
     assert_eq!(live.marks.iter().filter(|mark| mark.kind == "fallback").count(), 1);
     stats.record_event(&event("s1", assembled(10, 10, None)), 2);
-    assert_eq!(stats.live.snapshot().sessions[0].fallback, None);
+    assert_eq!(recorded(&stats).sessions[0].fallback, None);
 }
 
 #[test]
@@ -140,7 +178,7 @@ fn the_data_is_bounded() {
         // The session that is used stays, however many come.
         stats.record_event(&event("a", assembled(1, 1, None)), round);
     }
-    let snapshot = stats.live.snapshot();
+    let snapshot = recorded(&stats);
     let ids: Vec<_> = snapshot.sessions.iter().map(|live| live.id.as_str()).collect();
     assert_eq!(ids, ["d", "e", "a"]);
     assert!(snapshot.sessions.iter().all(|live| live.curve.len() <= 4 && live.marks.len() <= 4));
@@ -182,7 +220,7 @@ async fn a_stream_is_unchanged_and_its_end_is_recorded() {
     let client = client();
     let answer = client.post(format!("{url}/v1/messages")).send().await.unwrap();
     assert_eq!(answer.text().await.unwrap(), "data: a\n\ndata: b\n\ndata: c\n\n");
-    let live = stats.live.snapshot().sessions[0].clone();
+    let live = recorded(&stats).sessions[0].clone();
     assert_eq!((live.id.as_str(), live.dialect), ("s1", "anthropic-messages"));
     let metrics = client.get(format!("{url}/metrics")).send().await.unwrap();
     assert_eq!(metrics.headers()["content-type"], metrics::CONTENT_TYPE);

@@ -90,7 +90,7 @@ impl Proxy {
             before_tokens: Some(ingested.conversation.state().known.client_tokens()),
             compaction: compaction_label(&outcomes, false),
             session: ingested.session.clone(),
-            max_tokens: None,
+            ..ShapingReport::default()
         };
         if report.compaction == "applied" {
             ingested.conversation.state().is_compacted = true;

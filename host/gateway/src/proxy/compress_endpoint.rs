@@ -209,7 +209,7 @@ impl Proxy {
                 before_tokens: Some(conversation_tokens),
                 compaction,
                 session: ingested.session.clone(),
-                max_tokens: None,
+                ..ShapingReport::default()
             };
             return Ok(CompressedMessages {
                 body: rendered.body,

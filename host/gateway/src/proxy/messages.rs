@@ -6,6 +6,7 @@ use axum::body::Bytes;
 use axum::http::{HeaderMap, StatusCode};
 
 use super::endpoint::Endpoint;
+use crate::conversations::ConversationLabel;
 
 /// A request as the client sent it.
 #[derive(Clone, Debug)]
@@ -46,6 +47,8 @@ pub struct ShapingReport {
     pub compaction: &'static str,
     /// The session id; empty if there is no session.
     pub session: String,
+    /// What the dashboard calls the conversation.
+    pub label: Arc<ConversationLabel>,
     /// The output limit sent upstream, in provider tokens, if it was lowered.
     pub max_tokens: Option<u64>,
 }

@@ -20,7 +20,7 @@ impl Proxy {
         parsed: ParsedRequest<'_>,
         proxy_request: &ProxyRequest,
     ) -> Result<ShapedRequest, TurnError> {
-        let shaped = self.shape(ingested, parsed, &proxy_request.target).await?;
+        let shaped = self.shape(ingested, parsed, proxy_request).await?;
         Ok(self.lower_output(shaped, parsed, ingested.guard.context(), proxy_request))
     }
 

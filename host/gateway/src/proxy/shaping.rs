@@ -1,5 +1,7 @@
 //! Shapes an ingested request: prepares its prompt and renders it as the upstream's request body.
 
+use std::sync::Arc;
+
 use axum::body::Bytes;
 use ctxhost_engine_api::{Action, Entry, EntryKind, Flags, Plan, PlanItem, Role, Transcript};
 
@@ -8,10 +10,10 @@ use super::ingest::IngestedRequest;
 use super::messages::ShapingReport;
 use super::request::{InFlightRequest, ProxyAction, ProxyRequest, UpstreamRequest};
 use super::thinking::{ThinkingContext, ThinkingPlan, last_compacted_unit};
-use crate::conversations::{Conversation, KnownItems, PendingRequest};
+use crate::conversations::{Conversation, ConversationLabel, KnownItems, PendingRequest};
 use ctxhost_agent::TurnError;
 use ctxhost_blobs::ImageStore;
-use ctxhost_context::{CompactionOutcome, CompactionVerdict, LiveSession, Prompt, Target};
+use ctxhost_context::{CompactionOutcome, CompactionVerdict, LiveSession, Prompt};
 use ctxhost_dialects::inbound::{
     EntryLocation, InboundDialect, ParsedBody, SourceBody, render_body,
 };
@@ -67,17 +69,20 @@ impl Proxy {
         &self,
         ingested: &mut IngestedRequest,
         parsed: ParsedRequest<'_>,
-        target: &Target,
+        request: &ProxyRequest,
     ) -> Result<ShapedRequest, TurnError> {
-        let prompt = ingested.guard.prepare(target).await?;
+        let prompt = ingested.guard.prepare(&request.target).await?;
         let is_unchanged = record_shaping(&ingested.conversation, &prompt);
         let (view, enforced) = (&prompt.view, &prompt.checked);
+        let headers = &request.client_request.headers;
+        let read_label = || Arc::new(ConversationLabel::read(headers, parsed.json, view));
         let report = ShapingReport {
             engine: prompt.engine.clone(),
             tokens: Some(enforced.tokens),
             before_tokens: Some(ingested.conversation.state().known.client_tokens()),
             compaction: compaction_label(&prompt.compactions, ingested.client_compacts),
             session: ingested.session.clone(),
+            label: ingested.conversation.label.get_or_init(read_label).clone(),
             max_tokens: None,
         };
         if is_unchanged {

@@ -49,16 +49,24 @@ struct Row {
 
 fn table() -> BTreeMap<u32, Row> {
     let page = std::fs::read_to_string(root().join("docs/engines/sandbox.md")).unwrap();
-    let cells = |line: &str| line.split('|').map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();
-    let rows = page.lines().map(cells).filter_map(|cells| {
-        // One number, or the first and the last of several.
-        let (first, last) = cells.get(1)?.split_once('-').unwrap_or((&cells[1], &cells[1]));
-        let numbers = first.parse().ok()?..=last.parse().ok()?;
-        let row =
-            Row { name: cells.get(2)?.trim_matches('`').to_owned(), answer: cells.get(3)?.clone() };
-        Some(numbers.map(move |number| (number, row.clone())))
-    });
-    rows.flatten().collect()
+    let mut rows = BTreeMap::new();
+    for line in page.lines() {
+        let cells: Vec<_> = line.split('|').map(str::trim).collect();
+        let [_, answer @ ("allowed" | "by arguments" | "unknown" | "refused"), _, calls, _] =
+            cells[..]
+        else {
+            continue;
+        };
+        for call in calls.split_whitespace().map(|call| call.trim_matches('`')) {
+            // A name and its number, or the first and the last number of several without names.
+            let (name, numbers) = call.split_once('=').unwrap_or(("", call));
+            let (first, last) = numbers.split_once('-').unwrap_or((numbers, numbers));
+            for number in first.parse().unwrap()..=last.parse().unwrap() {
+                rows.insert(number, Row { name: name.to_owned(), answer: answer.to_owned() });
+            }
+        }
+    }
+    rows
 }
 
 #[cfg(target_arch = "x86_64")]

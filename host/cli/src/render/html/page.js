@@ -3,6 +3,9 @@
 
 for (const table of document.querySelectorAll("table")) {
   const body = table.tBodies[0];
+  const names = [...table.querySelectorAll("th")].map((head) => head.textContent);
+  for (const row of body.rows) [...row.cells].forEach((cell, column) => (cell.dataset.label = names[column]));
+  table.classList.add("labelled");
   table.querySelectorAll("th").forEach((head, column) => {
     const button = document.createElement("button");
     button.type = "button";

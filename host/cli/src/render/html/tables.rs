@@ -24,7 +24,7 @@ pub(super) fn compactions(page: &mut HtmlWriter, runs: &[EngineRun]) {
     };
     open(page, title, lead, rows);
     if rows > 0 {
-        const COLUMNS: [HtmlColumn; 13] = [
+        const COLUMNS: [HtmlColumn; 12] = [
             ("Run", false),
             ("Turn", true),
             ("Request", true),
@@ -32,7 +32,6 @@ pub(super) fn compactions(page: &mut HtmlWriter, runs: &[EngineRun]) {
             ("Engine", false),
             ("Before", true),
             ("After", true),
-            ("Saved", true),
             ("Room used", true),
             ("Folded", true),
             ("Retained", true),
@@ -58,7 +57,6 @@ fn compaction(page: &mut HtmlWriter, index: usize, run: &EngineRun, row: &Compac
     word(page, &row.engine);
     number(page, row.before_tokens);
     number(page, row.after_tokens);
-    number(page, row.before_tokens.saturating_sub(row.after_tokens));
     page.raw("<td class=\"n\" data-value=\"").text(row.room_used_percent).raw("\">");
     page.text(format_percent(row.room_used_percent)).raw("</td>");
     number(page, row.folded_entries);

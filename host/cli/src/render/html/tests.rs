@@ -114,6 +114,22 @@ fn violations_stand_out() {
 }
 
 #[test]
+fn the_best_engines_are_named_before_anything_else() {
+    let mut report = sample::compared();
+    for run in &mut report.runs {
+        (run.totals.fallbacks, run.totals.sent_tokens) = (0, 500);
+    }
+    report.runs[1].totals.sent_tokens = 400;
+    let best =
+        format!("<strong>{}</strong> sent the fewest tokens (400)", report.runs[1].engine.id);
+    let html = page(&report);
+    assert!(html.find(&best).unwrap() < html.find("class=\"facts\"").unwrap(), "{html}");
+    // Figures of an engine that another one replaced are not its own.
+    report.runs[1].totals.fallbacks = 1;
+    assert!(!page(&report).contains(&best));
+}
+
+#[test]
 fn an_empty_report_is_a_page_too() {
     let mut report = sample::compared();
     for run in &mut report.runs {
