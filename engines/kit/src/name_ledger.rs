@@ -31,13 +31,15 @@ const STATED_WEIGHT: f32 = 2.0;
 /// and in the output of a tool.
 const PRINTED_WEIGHT: f32 = 1.0;
 
+/// Tag of a rendered list.
+pub const TAG: &str = "names";
 /// Names that can be listed: twice as many as the largest list holds.
 const CANDIDATES: usize = 16_384;
 /// Names in a row that do not fit before a list counts as full.
 const MAX_MISSES: usize = 64;
 
 /// The names of one session.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct NameLedger {
     numbers: HashMap<Box<str>, u32>,
     rows: Vec<NameRow>,
@@ -48,7 +50,7 @@ pub struct NameLedger {
     by_entry: Vec<Box<[u32]>>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct NameRow {
     name: Box<str>,
     kind: NameKind,
@@ -256,7 +258,7 @@ impl<'n> NameLists<'n> {
         if lines.is_empty() {
             String::new()
         } else {
-            format!("<names>\n{}\n</names>", lines.join("\n"))
+            format!("<{TAG}>\n{}\n</{TAG}>", lines.join("\n"))
         }
     }
 }

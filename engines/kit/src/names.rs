@@ -17,6 +17,8 @@ pub enum NameKind {
 
 /// Length of a name, in bytes; a longer one is data.
 const NAME_BYTES: std::ops::RangeInclusive<usize> = 3..=160;
+/// Minimum length of a symbol, in bytes; shorter ones are found in any text.
+const SYMBOL_BYTES: usize = 5;
 /// Of a longer text, in bytes, only head and end are searched: results and pasted files.
 const SEARCHED_BYTES: usize = 24_000;
 
@@ -43,10 +45,14 @@ fn search<'t>(text: &'t str, found: &mut impl FnMut(&'t str, NameKind)) {
             continue;
         }
         for part in parts_of(word) {
-            if let Some((name, kind)) = name_in(part, previous)
-                && !is_secret(name, previous)
-            {
-                found(name, kind);
+            let mut add = |name, kind| {
+                if !is_secret(name, previous) {
+                    found(name, kind);
+                }
+            };
+            match name_in(part, previous) {
+                Some((name, kind)) => add(name, kind),
+                None => symbols_in(part).for_each(|name| add(name, NameKind::Symbol)),
             }
         }
         previous = word;
@@ -77,9 +83,8 @@ fn name_in<'t>(word: &'t str, previous: &str) -> Option<(&'t str, NameKind)> {
     if let Some(port) = port_in(bare, previous) {
         return Some((port, NameKind::Address));
     }
-    // `src/main.rs:120:4` names the file; `http::Body` is one name.
-    let is_symbol = bare.contains("::");
-    let name = if is_symbol { bare } else { bare.split(':').next().unwrap_or(bare) };
+    // `src/main.rs:120:4` names the file.
+    let name = bare.split(':').next().unwrap_or(bare);
     if !NAME_BYTES.contains(&name.len()) || !name.is_ascii() {
         return None;
     }
@@ -94,10 +99,20 @@ fn kind_of(name: &str) -> Option<NameKind> {
     if is_file(name) {
         return Some(NameKind::File);
     }
-    if is_code(name) {
-        return Some(NameKind::Code);
-    }
-    (has_letter && is_symbol(name)).then_some(NameKind::Symbol)
+    is_code(name).then_some(NameKind::Code)
+}
+
+/// The symbols of an expression: `this.agent?.setModel:` names `setModel`, `http::Body` is one name.
+fn symbols_in(word: &str) -> impl Iterator<Item = &str> {
+    let is_part = |character: char| character.is_ascii_alphanumeric() || "_:".contains(character);
+    let runs = word.split(move |character| !is_part(character));
+    let parts = runs.flat_map(|run| {
+        // A single colon separates a name from its type, a double one belongs to the name.
+        let is_path = run.contains("::");
+        run.split(move |character| character == ':' && !is_path)
+    });
+    let parts = parts.map(|part| part.trim_matches(':'));
+    parts.filter(|part| NAME_BYTES.contains(&part.len()) && is_symbol(part))
 }
 
 /// `and/or` is not a path; `src/main.rs`, `/srv/app`, `~/notes` and `host/cli/src` are.
@@ -154,18 +169,14 @@ fn is_version(name: &str) -> bool {
 
 /// `parse_body`, `parseBody`, `ParseBody`, `http::Body`, `MAX_SIZE`.
 fn is_symbol(name: &str) -> bool {
-    let bytes = name.as_bytes();
-    let is_word =
-        |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b':' | b'.' | b'-');
-    if bytes.len() < 5 || !bytes.iter().all(is_word) {
+    if name.len() < SYMBOL_BYTES || !name.bytes().any(|byte| byte.is_ascii_alphabetic()) {
         return false;
     }
-    let word = name.split(['.', ':']).next_back().unwrap_or_default().as_bytes();
-    let has_underscore = name.trim_matches('_').contains('_');
-    let has_hump = word
+    let last = name.rsplit(':').next().unwrap_or_default().as_bytes();
+    let has_hump = last
         .windows(2)
         .any(|pair| matches!(pair, [a, b] if a.is_ascii_lowercase() && b.is_ascii_uppercase()));
-    has_underscore || has_hump || name.contains("::")
+    has_hump || name.trim_matches('_').contains('_') || name.contains("::")
 }
 
 /// `localhost:8080`, `db.example.com:5432`; `8080` behind the word port.
@@ -210,6 +221,10 @@ mod tests {
             (
                 "call parseBody, parse_body and http::Body",
                 &["parseBody", "parse_body", "http::Body"],
+            ),
+            (
+                "this.agent?.setModel(ctx:ToolContext, ...restArgs)",
+                &["setModel", "ToolContext", "restArgs"],
             ),
             ("and/or 1.5 e.g. UTF-8 i.e. self.state 12 km/h", &[]),
             ("RUST_LOG=debug", &["RUST_LOG"]),
