@@ -39,6 +39,9 @@ const REQUESTS: &str = "user-requests";
 const COMMANDS: &str = "commands";
 const IDENTIFIERS: &str = "identifiers";
 
+/// Newest entries that are read for further names.
+// The weight of a mention halves every forty entries, so older ones would not be listed.
+const NAME_ENTRIES: u64 = 1_000;
 /// Share of the room that names get if not everything fits.
 const NAME_ROOM_DIVISOR: u64 = 3;
 
@@ -114,8 +117,14 @@ impl SummaryLedger {
     /// Collects the ledger of ranges in rising order, including the ledgers of earlier summaries.
     pub fn new(transcript: &Transcript, ranges: &[Range<u64>]) -> SummaryLedger {
         let mut ledger = SummaryLedger::default();
+        let mut left: u64 = ranges.iter().map(|range| range.end.saturating_sub(range.start)).sum();
         for entry in ranges.iter().flat_map(|range| transcript.range(range.clone())) {
             ledger.add(transcript, &entry);
+            let is_summary = entry.kind() == EntryKind::CompactionSummary;
+            if is_summary || (left <= NAME_ENTRIES && !is_hidden(&entry)) {
+                ledger.all_names.read_entry(&entry);
+            }
+            left = left.saturating_sub(1);
         }
         ledger
     }
@@ -177,9 +186,6 @@ impl SummaryLedger {
     }
 
     fn add(&mut self, transcript: &Transcript, entry: &Entry<'_>) {
-        if !is_hidden(entry) {
-            self.all_names.read_entry(entry);
-        }
         match entry.role() {
             _ if entry.kind() == EntryKind::CompactionSummary => {
                 self.add_summary(&unwrap_summary(entry.text()))

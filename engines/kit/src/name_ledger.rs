@@ -10,8 +10,7 @@ use ctxhost_engine_api::{Entry, EntryKind, Role};
 
 use crate::calls::{SHORT_ARGUMENT_BYTES, for_each_argument_text};
 use crate::files::{FileOperation, path_argument};
-use crate::names::{NameKind, for_each_name};
-use crate::redact::redact;
+use crate::names::{NameKind, for_each_clean_name, for_each_name};
 
 /// Entries after which a mention counts half: about twenty steps of a coding agent.
 // Measured on a recorded session: 20 to 40 are best; 120 loses two percent of the names that the
@@ -85,7 +84,7 @@ impl NameLedger {
                 let weight = if is_short { USED_WEIGHT } else { STATED_WEIGHT };
                 // Without its context a key looks like any other name, so arguments are redacted
                 // first.
-                for_each_name(&redact(text), |name, kind| {
+                for_each_clean_name(text, |name, kind| {
                     // Only the path argument itself was read or changed.
                     let is_path =
                         path.as_deref().is_some_and(|path| path.trim_start_matches("./") == name);
@@ -93,9 +92,7 @@ impl NameLedger {
                 });
             });
         }
-        for_each_name(&redact(entry.text()), |name, kind| {
-            names.add_mention(name, kind, weight, None)
-        });
+        for_each_clean_name(entry.text(), |name, kind| names.add_mention(name, kind, weight, None));
         names.finish();
     }
 

@@ -22,20 +22,45 @@ const SYMBOL_BYTES: usize = 5;
 /// Of a longer text, in bytes, only head and end are searched: results and pasted files.
 const SEARCHED_BYTES: usize = 24_000;
 
+/// Part of the first and the last line of a private key.
+const KEY_BLOCK: &str = "PRIVATE KEY-----";
+
 /// File extensions.
 // A list, because any suffix would make `self.state` a file.
 const FILE_ENDINGS: &str = " rs toml lock md txt json jsonl yaml yml py pyi ipynb js jsx mjs cjs ts tsx mts css scss less html htm vue svelte go mod sum c h cc cpp hpp cxx java kt kts gradle rb erb php sh bash zsh fish ps1 bat sql csv tsv xml svg png jpg jpeg gif webp ico pdf zip tar gz tgz bz2 xz 7z log ini cfg conf env properties proto graphql lua swift scala ex exs erl hs ml clj r jl dart tf tfvars hcl nix cmake mk patch diff snap test spec wasm so dll dylib exe bin dat db sqlite pem crt key pub tmp bak example sample template tpl j2 ";
 
-/// Calls `found` with each name of a text and its kind. Secrets are skipped.
+/// Calls `found` with each name of a text and its kind. Secrets are skipped, but a name does not show
+/// that it is one without its context: redact a text of unknown origin first.
 pub fn for_each_name<'t>(text: &'t str, mut found: impl FnMut(&'t str, NameKind)) {
-    if text.len() <= SEARCHED_BYTES {
-        return search(text, &mut found);
+    searched_parts(text).for_each(|part| search(part, &mut found));
+}
+
+/// Calls `found` with each name of a text without its secrets.
+pub fn for_each_clean_name(text: &str, mut found: impl FnMut(&str, NameKind)) {
+    // The end of a key block is recognised only with its beginning.
+    if text.contains(KEY_BLOCK) {
+        return for_each_name(&redact::redact(text), &mut found);
     }
-    // Names in the middle of a long result are rarely used again.
-    let head = text.floor_char_boundary(SEARCHED_BYTES / 2);
-    let tail = text.ceil_char_boundary(text.len() - SEARCHED_BYTES / 2);
-    search(text.get(..head).unwrap_or_default(), &mut found);
-    search(text.get(tail..).unwrap_or_default(), &mut found);
+    // Redaction takes most of the time, so it reads what is searched.
+    for part in searched_parts(text) {
+        search(&redact::redact(part), &mut found);
+    }
+}
+
+/// Head and end of a long text, up to whole words: half a secret would not be recognised.
+fn searched_parts(text: &str) -> impl Iterator<Item = &str> {
+    let (head, tail) = if text.len() <= SEARCHED_BYTES {
+        (text, "")
+    } else {
+        // Names in the middle of a long result are rarely used again.
+        let head = text.get(..text.floor_char_boundary(SEARCHED_BYTES / 2)).unwrap_or_default();
+        let from = text.ceil_char_boundary(text.len() - SEARCHED_BYTES / 2);
+        let tail = text.get(from..).unwrap_or_default();
+        let head = head.rsplit_once(char::is_whitespace).map_or("", |(head, _)| head);
+        let tail = tail.split_once(char::is_whitespace).map_or("", |(_, tail)| tail);
+        (head, tail)
+    };
+    [head, tail].into_iter()
 }
 
 fn search<'t>(text: &'t str, found: &mut impl FnMut(&'t str, NameKind)) {

@@ -148,7 +148,11 @@ impl MaskSession {
         settings: &Settings,
     ) -> Option<EntrySelection> {
         let tokens = |range: Range<u64>| self.results.tokens(transcript, range);
+        let rule = settings.rule();
         let room_tokens = budget.saturating_sub(tokens::estimate(&self.names));
-        self.window.select_unchanged(transcript, room_tokens, &settings.rule(), &tokens)
+        // Without a valid move the names are dropped, and the whole history may fit.
+        let is_moved = self.window.is_moved(transcript, room_tokens, &rule);
+        let room_tokens = if is_moved { room_tokens } else { budget };
+        self.window.select_unchanged(transcript, room_tokens, &rule, &tokens)
     }
 }
