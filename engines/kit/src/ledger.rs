@@ -4,6 +4,7 @@
 //!  <user-requests>     every user request, oldest first
 //!  <commands>          commands, newest first, failures with their status
 //!  <identifiers>       paths, URLs, hashes, tickets, ports, versions, newest first, each with a label
+//!  <names>             further files and symbols, by frequency and recency
 //! ```
 //!
 //! After a compaction the summary is the only source, so the blocks are parsed back from its text
@@ -13,6 +14,7 @@ mod items;
 mod names;
 mod requests;
 
+use std::collections::HashSet;
 use std::ops::Range;
 
 use ctxhost_engine_api::transcript::tokens::{CHARS_PER_TOKEN, weighted_chars};
@@ -24,6 +26,7 @@ use crate::calls::{
 };
 use crate::dialogue::{is_hidden, is_request};
 use crate::files::FileOperation;
+use crate::name_ledger::{NameLedger, TAG as NAMES};
 use crate::redact::redact;
 use crate::settings::share_of;
 use crate::summary::envelope::unwrap_summary;
@@ -35,6 +38,12 @@ use items::{LedgerItem, LedgerItems};
 const REQUESTS: &str = "user-requests";
 const COMMANDS: &str = "commands";
 const IDENTIFIERS: &str = "identifiers";
+
+/// Newest entries that are read for further names.
+// The weight of a mention halves every forty entries, so older ones would not be listed.
+const NAME_ENTRIES: u64 = 1_000;
+/// Share of the room that names get if not everything fits.
+const NAME_ROOM_DIVISOR: u64 = 3;
 
 /// Weighted characters read of one request.
 // No window gives a request more, and redacting eight million takes seconds.
@@ -60,6 +69,7 @@ pub struct SummaryLedger {
     requests: LedgerItems,
     commands: LedgerItems,
     names: LedgerItems,
+    all_names: NameLedger,
 }
 
 impl Default for SummaryLedger {
@@ -70,6 +80,7 @@ impl Default for SummaryLedger {
             requests: LedgerItems::new(u64::MAX),
             commands: LedgerItems::new(COMMAND_KEY_CHARS),
             names: LedgerItems::new(u64::MAX),
+            all_names: NameLedger::default(),
         }
     }
 }
@@ -81,6 +92,8 @@ pub struct LedgerLimits {
     pub request_chars: u64,
     /// Commands and identifiers together.
     pub ledger_chars: u64,
+    /// Further names of files and symbols.
+    pub name_chars: u64,
     /// One command.
     pub command_chars: u64,
 }
@@ -89,9 +102,12 @@ impl LedgerLimits {
     /// The limits for a budget in tokens.
     pub fn new(budget_tokens: u64, settings: &RoomSettings) -> LedgerLimits {
         let chars = |share| share_of(budget_tokens, share) * CHARS_PER_TOKEN;
+        let room_chars = chars(settings.ledger_share).min(settings.ledger_chars);
+        let name_chars = share_of(room_chars, settings.name_share);
         LedgerLimits {
             request_chars: chars(settings.request_share),
-            ledger_chars: chars(settings.ledger_share).min(settings.ledger_chars),
+            ledger_chars: room_chars - name_chars,
+            name_chars,
             command_chars: settings.command_chars,
         }
     }
@@ -101,8 +117,14 @@ impl SummaryLedger {
     /// Collects the ledger of ranges in rising order, including the ledgers of earlier summaries.
     pub fn new(transcript: &Transcript, ranges: &[Range<u64>]) -> SummaryLedger {
         let mut ledger = SummaryLedger::default();
+        let mut left: u64 = ranges.iter().map(|range| range.end.saturating_sub(range.start)).sum();
         for entry in ranges.iter().flat_map(|range| transcript.range(range.clone())) {
             ledger.add(transcript, &entry);
+            let is_summary = entry.kind() == EntryKind::CompactionSummary;
+            if is_summary || (left <= NAME_ENTRIES && !is_hidden(&entry)) {
+                ledger.all_names.read_entry(&entry);
+            }
+            left = left.saturating_sub(1);
         }
         ledger
     }
@@ -116,8 +138,10 @@ impl SummaryLedger {
         let needed_chars =
             block(REQUESTS, &requests).map_or(0, |b| weighted_chars(&b) + SLACK_CHARS);
         let request_chars = needed_chars.min(most_chars);
-        let ledger_chars = limits.ledger_chars.min(chars - request_chars);
-        LedgerLimits { request_chars, ledger_chars, ..limits }
+        let room = chars - request_chars;
+        let name_chars = limits.name_chars.min(room / NAME_ROOM_DIVISOR);
+        let ledger_chars = limits.ledger_chars.min(room - name_chars);
+        LedgerLimits { request_chars, ledger_chars, name_chars, ..limits }
     }
 
     /// Maximum size of the blocks, in weighted characters.
@@ -144,10 +168,14 @@ impl SummaryLedger {
         parts.extend(block(COMMANDS, &commands));
         room_chars = room_chars.saturating_sub(parts.get(1).map_or(0, |part| weighted_chars(part)));
         // Repeating a name that the summary already shows wastes room.
-        let mentioned = format!("{shown}\n{}", parts.join("\n"));
+        let mut mentioned = format!("{shown}\n{}", parts.join("\n"));
         let is_new = |item: &LedgerItem| !names::is_mentioned(&item.text, &mentioned);
         let names = self.names.fit_lines(room_chars, LedgerItem::line, is_new);
+        mentioned.push_str(&names.join("\n"));
         parts.extend(block(IDENTIFIERS, &names));
+        let mentioned = self.all_names.name_numbers(&mentioned).into_iter().collect();
+        let further = self.all_names.render(&mentioned, &HashSet::new(), limits.name_chars);
+        parts.extend(Some(redact(&further).into_owned()).filter(|names| !names.is_empty()));
         parts.join("\n\n")
     }
 
@@ -242,7 +270,7 @@ impl SummaryLedger {
 
 /// Removes the blocks of a ledger, so that the rest can be parsed as prose or sections.
 pub fn strip_ledger(text: &str) -> String {
-    let tags = [REQUESTS, COMMANDS, IDENTIFIERS];
+    let tags = [REQUESTS, COMMANDS, IDENTIFIERS, NAMES];
     let empty = |tag: &str| format!("<{tag}>\n\n</{tag}>");
     let left = tags
         .iter()

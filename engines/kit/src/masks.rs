@@ -1,10 +1,12 @@
 //! Masks of old entries: a result as one line with its names, a call without long arguments.
 
+use ctxhost_engine_api::transcript::tokens::weighted_chars;
 use ctxhost_engine_api::{Entry, Flags, Role, Transcript};
 use serde_json::Value;
 
 use crate::calls::{render_result_line, shorten_arguments};
 use crate::name_ledger::NameLedger;
+use crate::names::for_each_name;
 use crate::redact::redact;
 use crate::replacement::Replacement;
 use crate::text::{clip, group_thousands};
@@ -13,6 +15,9 @@ use crate::text::{clip, group_thousands};
 const ARGUMENT_CHARS: u64 = 160;
 /// Minimum tokens that a mask saves.
 const LEAST_SAVED_TOKENS: u64 = 24;
+
+/// Bytes of a text that are searched for its first names.
+const READ_BYTES: usize = 4_000;
 
 /// The mask of an old entry in the name of `layer`, with at most `name_chars` weighted characters of
 /// names; `None` if it is not worth it.
@@ -58,6 +63,33 @@ pub fn render_masked_result(
     redact(&line).into_owned()
 }
 
+/// The first different names of a text, without secrets, in at most `most_chars` weighted characters.
+pub fn first_names(text: &str, most_chars: u64) -> String {
+    if most_chars == 0 {
+        return String::new();
+    }
+    // Replayed in every request, so only the beginning is read, up to a whole word.
+    let head = text.get(..text.floor_char_boundary(READ_BYTES)).unwrap_or_default();
+    let is_whole = head.len() == text.len();
+    let head = if is_whole {
+        head
+    } else {
+        head.rsplit_once(char::is_whitespace).map_or("", |(head, _)| head)
+    };
+    let clean = redact(head);
+    let mut names: Vec<&str> = Vec::new();
+    let mut room = most_chars;
+    for_each_name(&clean, |name, _| {
+        if let Some(rest) = room.checked_sub(weighted_chars(name) + 1)
+            && !names.contains(&name)
+        {
+            room = rest;
+            names.push(name);
+        }
+    });
+    names.join(" ")
+}
+
 /// A message without thinking and with short argument texts.
 fn short_call(entry: &Entry<'_>, layer: &'static str) -> Option<Replacement> {
     let short = shorten_arguments(entry, ARGUMENT_CHARS, |text| clip(text, ARGUMENT_CHARS));
@@ -82,4 +114,17 @@ fn without_thinking(raw: &str) -> Option<String> {
         None => true,
     };
     blocks.iter().any(has_content).then(|| message.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_names_fit_and_hold_no_secret() {
+        let text = "src/a.rs src/a.rs password: deadbeefcafe12 parse_body and more in src/b.rs";
+        assert_eq!(first_names(text, 100), "src/a.rs parse_body src/b.rs");
+        assert_eq!(first_names(text, 20), "src/a.rs parse_body");
+        assert_eq!(first_names(text, 0), "");
+    }
 }

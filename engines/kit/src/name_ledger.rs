@@ -10,8 +10,7 @@ use ctxhost_engine_api::{Entry, EntryKind, Role};
 
 use crate::calls::{SHORT_ARGUMENT_BYTES, for_each_argument_text};
 use crate::files::{FileOperation, path_argument};
-use crate::names::{NameKind, for_each_name};
-use crate::redact::redact;
+use crate::names::{NameKind, for_each_clean_name, for_each_name};
 
 /// Entries after which a mention counts half: about twenty steps of a coding agent.
 // Measured on a recorded session: 20 to 40 are best; 120 loses two percent of the names that the
@@ -31,13 +30,15 @@ const STATED_WEIGHT: f32 = 2.0;
 /// and in the output of a tool.
 const PRINTED_WEIGHT: f32 = 1.0;
 
+/// Tag of a rendered list.
+pub const TAG: &str = "names";
 /// Names that can be listed: twice as many as the largest list holds.
 const CANDIDATES: usize = 16_384;
 /// Names in a row that do not fit before a list counts as full.
 const MAX_MISSES: usize = 64;
 
 /// The names of one session.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct NameLedger {
     numbers: HashMap<Box<str>, u32>,
     rows: Vec<NameRow>,
@@ -48,7 +49,7 @@ pub struct NameLedger {
     by_entry: Vec<Box<[u32]>>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct NameRow {
     name: Box<str>,
     kind: NameKind,
@@ -83,7 +84,7 @@ impl NameLedger {
                 let weight = if is_short { USED_WEIGHT } else { STATED_WEIGHT };
                 // Without its context a key looks like any other name, so arguments are redacted
                 // first.
-                for_each_name(&redact(text), |name, kind| {
+                for_each_clean_name(text, |name, kind| {
                     // Only the path argument itself was read or changed.
                     let is_path =
                         path.as_deref().is_some_and(|path| path.trim_start_matches("./") == name);
@@ -91,9 +92,7 @@ impl NameLedger {
                 });
             });
         }
-        for_each_name(&redact(entry.text()), |name, kind| {
-            names.add_mention(name, kind, weight, None)
-        });
+        for_each_clean_name(entry.text(), |name, kind| names.add_mention(name, kind, weight, None));
         names.finish();
     }
 
@@ -256,7 +255,7 @@ impl<'n> NameLists<'n> {
         if lines.is_empty() {
             String::new()
         } else {
-            format!("<names>\n{}\n</names>", lines.join("\n"))
+            format!("<{TAG}>\n{}\n</{TAG}>", lines.join("\n"))
         }
     }
 }

@@ -17,23 +17,50 @@ pub enum NameKind {
 
 /// Length of a name, in bytes; a longer one is data.
 const NAME_BYTES: std::ops::RangeInclusive<usize> = 3..=160;
+/// Minimum length of a symbol, in bytes; shorter ones are found in any text.
+const SYMBOL_BYTES: usize = 5;
 /// Of a longer text, in bytes, only head and end are searched: results and pasted files.
 const SEARCHED_BYTES: usize = 24_000;
+
+/// Part of the first and the last line of a private key.
+const KEY_BLOCK: &str = "PRIVATE KEY-----";
 
 /// File extensions.
 // A list, because any suffix would make `self.state` a file.
 const FILE_ENDINGS: &str = " rs toml lock md txt json jsonl yaml yml py pyi ipynb js jsx mjs cjs ts tsx mts css scss less html htm vue svelte go mod sum c h cc cpp hpp cxx java kt kts gradle rb erb php sh bash zsh fish ps1 bat sql csv tsv xml svg png jpg jpeg gif webp ico pdf zip tar gz tgz bz2 xz 7z log ini cfg conf env properties proto graphql lua swift scala ex exs erl hs ml clj r jl dart tf tfvars hcl nix cmake mk patch diff snap test spec wasm so dll dylib exe bin dat db sqlite pem crt key pub tmp bak example sample template tpl j2 ";
 
-/// Calls `found` with each name of a text and its kind. Secrets are skipped.
+/// Calls `found` with each name of a text and its kind. Secrets are skipped, but a name does not show
+/// that it is one without its context: redact a text of unknown origin first.
 pub fn for_each_name<'t>(text: &'t str, mut found: impl FnMut(&'t str, NameKind)) {
-    if text.len() <= SEARCHED_BYTES {
-        return search(text, &mut found);
+    searched_parts(text).for_each(|part| search(part, &mut found));
+}
+
+/// Calls `found` with each name of a text without its secrets.
+pub fn for_each_clean_name(text: &str, mut found: impl FnMut(&str, NameKind)) {
+    // The end of a key block is recognised only with its beginning.
+    if text.contains(KEY_BLOCK) {
+        return for_each_name(&redact::redact(text), &mut found);
     }
-    // Names in the middle of a long result are rarely used again.
-    let head = text.floor_char_boundary(SEARCHED_BYTES / 2);
-    let tail = text.ceil_char_boundary(text.len() - SEARCHED_BYTES / 2);
-    search(text.get(..head).unwrap_or_default(), &mut found);
-    search(text.get(tail..).unwrap_or_default(), &mut found);
+    // Redaction takes most of the time, so it reads what is searched.
+    for part in searched_parts(text) {
+        search(&redact::redact(part), &mut found);
+    }
+}
+
+/// Head and end of a long text, up to whole words: half a secret would not be recognised.
+fn searched_parts(text: &str) -> impl Iterator<Item = &str> {
+    let (head, tail) = if text.len() <= SEARCHED_BYTES {
+        (text, "")
+    } else {
+        // Names in the middle of a long result are rarely used again.
+        let head = text.get(..text.floor_char_boundary(SEARCHED_BYTES / 2)).unwrap_or_default();
+        let from = text.ceil_char_boundary(text.len() - SEARCHED_BYTES / 2);
+        let tail = text.get(from..).unwrap_or_default();
+        let head = head.rsplit_once(char::is_whitespace).map_or("", |(head, _)| head);
+        let tail = tail.split_once(char::is_whitespace).map_or("", |(_, tail)| tail);
+        (head, tail)
+    };
+    [head, tail].into_iter()
 }
 
 fn search<'t>(text: &'t str, found: &mut impl FnMut(&'t str, NameKind)) {
@@ -43,10 +70,14 @@ fn search<'t>(text: &'t str, found: &mut impl FnMut(&'t str, NameKind)) {
             continue;
         }
         for part in parts_of(word) {
-            if let Some((name, kind)) = name_in(part, previous)
-                && !is_secret(name, previous)
-            {
-                found(name, kind);
+            let mut add = |name, kind| {
+                if !is_secret(name, previous) {
+                    found(name, kind);
+                }
+            };
+            match name_in(part, previous) {
+                Some((name, kind)) => add(name, kind),
+                None => symbols_in(part).for_each(|name| add(name, NameKind::Symbol)),
             }
         }
         previous = word;
@@ -77,9 +108,8 @@ fn name_in<'t>(word: &'t str, previous: &str) -> Option<(&'t str, NameKind)> {
     if let Some(port) = port_in(bare, previous) {
         return Some((port, NameKind::Address));
     }
-    // `src/main.rs:120:4` names the file; `http::Body` is one name.
-    let is_symbol = bare.contains("::");
-    let name = if is_symbol { bare } else { bare.split(':').next().unwrap_or(bare) };
+    // `src/main.rs:120:4` names the file.
+    let name = bare.split(':').next().unwrap_or(bare);
     if !NAME_BYTES.contains(&name.len()) || !name.is_ascii() {
         return None;
     }
@@ -94,10 +124,20 @@ fn kind_of(name: &str) -> Option<NameKind> {
     if is_file(name) {
         return Some(NameKind::File);
     }
-    if is_code(name) {
-        return Some(NameKind::Code);
-    }
-    (has_letter && is_symbol(name)).then_some(NameKind::Symbol)
+    is_code(name).then_some(NameKind::Code)
+}
+
+/// The symbols of an expression: `this.agent?.setModel:` names `setModel`, `http::Body` is one name.
+fn symbols_in(word: &str) -> impl Iterator<Item = &str> {
+    let is_part = |character: char| character.is_ascii_alphanumeric() || "_:".contains(character);
+    let runs = word.split(move |character| !is_part(character));
+    let parts = runs.flat_map(|run| {
+        // A single colon separates a name from its type, a double one belongs to the name.
+        let is_path = run.contains("::");
+        run.split(move |character| character == ':' && !is_path)
+    });
+    let parts = parts.map(|part| part.trim_matches(':'));
+    parts.filter(|part| NAME_BYTES.contains(&part.len()) && is_symbol(part))
 }
 
 /// `and/or` is not a path; `src/main.rs`, `/srv/app`, `~/notes` and `host/cli/src` are.
@@ -154,18 +194,14 @@ fn is_version(name: &str) -> bool {
 
 /// `parse_body`, `parseBody`, `ParseBody`, `http::Body`, `MAX_SIZE`.
 fn is_symbol(name: &str) -> bool {
-    let bytes = name.as_bytes();
-    let is_word =
-        |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b':' | b'.' | b'-');
-    if bytes.len() < 5 || !bytes.iter().all(is_word) {
+    if name.len() < SYMBOL_BYTES || !name.bytes().any(|byte| byte.is_ascii_alphabetic()) {
         return false;
     }
-    let word = name.split(['.', ':']).next_back().unwrap_or_default().as_bytes();
-    let has_underscore = name.trim_matches('_').contains('_');
-    let has_hump = word
+    let last = name.rsplit(':').next().unwrap_or_default().as_bytes();
+    let has_hump = last
         .windows(2)
         .any(|pair| matches!(pair, [a, b] if a.is_ascii_lowercase() && b.is_ascii_uppercase()));
-    has_underscore || has_hump || name.contains("::")
+    has_hump || name.trim_matches('_').contains('_') || name.contains("::")
 }
 
 /// `localhost:8080`, `db.example.com:5432`; `8080` behind the word port.
@@ -210,6 +246,10 @@ mod tests {
             (
                 "call parseBody, parse_body and http::Body",
                 &["parseBody", "parse_body", "http::Body"],
+            ),
+            (
+                "this.agent?.setModel(ctx:ToolContext, ...restArgs)",
+                &["setModel", "ToolContext", "restArgs"],
             ),
             ("and/or 1.5 e.g. UTF-8 i.e. self.state 12 km/h", &[]),
             ("RUST_LOG=debug", &["RUST_LOG"]),

@@ -114,16 +114,34 @@ impl SlidingWindow {
         rule: &SlidingRule,
         tokens: &impl Fn(Range<u64>) -> u64,
     ) -> Option<EntrySelection> {
-        let holds = |cut: &&WindowCut| {
-            // A budget that rose a little must not move the window: the prefix is worth more.
-            budget_tokens <= rule.about_the_same(cut.budget_tokens)
-                && transcript.get(cut.seq).is_some_and(|entry| entry.is_cut_point())
-        };
-        let selection = match self.cut.as_ref().filter(holds) {
+        let selection = match self.valid_cut(transcript, budget_tokens, rule) {
             Some(cut) => self.selection(transcript, cut.seq, cut.lead, &cut.requests),
             None => self.selection(transcript, 0, None, &[]),
         };
         (selection.tokens(rule, tokens) <= budget_tokens).then_some(selection)
+    }
+
+    /// Whether the window was moved, and that place is still valid.
+    pub fn is_moved(
+        &self,
+        transcript: &Transcript,
+        budget_tokens: u64,
+        rule: &SlidingRule,
+    ) -> bool {
+        self.valid_cut(transcript, budget_tokens, rule).is_some()
+    }
+
+    fn valid_cut(
+        &self,
+        transcript: &Transcript,
+        budget_tokens: u64,
+        rule: &SlidingRule,
+    ) -> Option<&WindowCut> {
+        self.cut.as_ref().filter(|cut| {
+            // A budget that rose a little must not move the window: the prefix is worth more.
+            budget_tokens <= rule.about_the_same(cut.budget_tokens)
+                && transcript.get(cut.seq).is_some_and(|entry| entry.is_cut_point())
+        })
     }
 
     /// Moves the window, so that its slack is free again. Protected entries stay, even over budget.

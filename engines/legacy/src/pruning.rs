@@ -16,6 +16,7 @@ use std::ops::Range;
 
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 use ctxhost_engine_api::{EngineError, Entry, Flags, Result, Role, Transcript};
+use ctxhost_engine_kit::masks::first_names;
 use ctxhost_engine_kit::settings::setting_error;
 use ctxhost_engine_kit::text::{group_thousands, head_and_tail};
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
@@ -149,7 +150,7 @@ impl PruningLayer {
                 Some(text) => (text, "soft"),
                 None => return false,
             },
-            PruneLevel::Hard => (self.settings.placeholder.clone(), "hard"),
+            PruneLevel::Hard => (self.placeholder_for(entry), "hard"),
         };
         let now = weighted_chars(&text);
         let before = group_thousands(entry.tokens() * CHARS_PER_TOKEN);
@@ -159,6 +160,13 @@ impl PruningLayer {
         };
         row.replace(Replacement::from_text(text, LAYER, detail));
         true
+    }
+
+    /// The placeholder with the first names of a result.
+    fn placeholder_for(&self, entry: &Entry<'_>) -> String {
+        let placeholder = &self.settings.placeholder;
+        let names = first_names(entry.text(), self.settings.name_chars);
+        if names.is_empty() { placeholder.clone() } else { format!("{placeholder} names: {names}") }
     }
 
     /// Head and tail of a long result; `None` for a short one without images.

@@ -123,9 +123,11 @@ impl MaskSession {
         let name_tokens = share_of(budget, settings.ledger_share);
         let results = &self.results;
         let tokens = |range: Range<u64>| results.tokens(transcript, range);
-        let room_tokens = budget - name_tokens;
-        let selection = self.window.slide(transcript, room_tokens, &settings.rule(), &tokens);
-        self.names = self.render_names(&selection, name_tokens);
+        let rule = settings.rule();
+        let selection = self.window.slide(transcript, budget - name_tokens, &rule, &tokens);
+        // A newest turn that is too long leaves no room for names.
+        let free_tokens = budget.saturating_sub(selection.tokens(&rule, &tokens));
+        self.names = self.render_names(&selection, name_tokens.min(free_tokens));
         selection
     }
 
@@ -146,7 +148,11 @@ impl MaskSession {
         settings: &Settings,
     ) -> Option<EntrySelection> {
         let tokens = |range: Range<u64>| self.results.tokens(transcript, range);
+        let rule = settings.rule();
         let room_tokens = budget.saturating_sub(tokens::estimate(&self.names));
-        self.window.select_unchanged(transcript, room_tokens, &settings.rule(), &tokens)
+        // Without a valid move the names are dropped, and the whole history may fit.
+        let is_moved = self.window.is_moved(transcript, room_tokens, &rule);
+        let room_tokens = if is_moved { room_tokens } else { budget };
+        self.window.select_unchanged(transcript, room_tokens, &rule, &tokens)
     }
 }

@@ -42,13 +42,13 @@ impl ResultMasks {
             *self = ResultMasks { cursor, ..ResultMasks::default() };
         }
         for entry in transcript.range(new) {
+            self.names.read_entry(&entry);
             if entry.frame() == entry.seq() {
                 self.write_lines(transcript, settings.name_chars);
             }
             if entry.role() == Role::Tool {
                 self.seqs.push(entry.seq());
             }
-            self.names.read_entry(&entry);
         }
     }
 

@@ -34,7 +34,7 @@ fn cost(plan: &Plan, talk: &TranscriptBuilder) -> u64 {
 }
 
 fn masked(plan: &Plan, talk: &TranscriptBuilder) -> usize {
-    seen(plan, talk).iter().filter(|text| text.starts_with("[result left out")).count()
+    seen(plan, talk).iter().filter(|text| text.starts_with("[old output left out")).count()
 }
 
 /// Reads file after file, `from..to`.
@@ -74,11 +74,47 @@ fn a_mask_names_tool_arguments_status_and_size() {
     let config = json!({ "keep_results": 0, "min_keep_results": 0, "batch_results": 1 });
     let plan = assemble(&create(config).unwrap(), &talk, AMPLE);
     let seen = seen(&plan, &talk);
-    let arguments: String = long.chars().take(79).collect();
-    assert_eq!(seen[2], format!("[result left out: bash {arguments}…, ok, 600 chars]"));
-    assert_eq!(seen[3], "[result left out: ls, error, 300 chars]");
+    let command = "x".repeat(99);
+    assert_eq!(
+        seen[2],
+        format!("[old output left out: bash {command}… -> ok, 100 lines, 600 chars]")
+    );
+    assert_eq!(seen[3], "[old output left out: ls -> error, 100 lines, 300 chars]");
     let notes: Vec<_> = plan.ops.iter().filter_map(|op| op.note.clone()).collect();
-    assert_eq!((notes[1].layer.as_str(), notes[1].detail.as_str()), ("mask", "300 → 39 chars"));
+    assert_eq!((notes[1].layer.as_str(), notes[1].detail.as_str()), ("mask", "300 → 56 chars"));
+}
+
+#[test]
+fn a_mask_keeps_names_that_the_model_used() {
+    let mut talk = TranscriptBuilder::new();
+    let noise = (0..40).map(|n| format!("lib/part{n}.rs\n")).collect::<String>();
+    talk.user("go").calls(&[("a", "ls", "{}")]);
+    talk.result("a", "ls", &format!("{noise}src/parser.rs\n{noise}"));
+    talk.assistant("src/parser.rs is the one.");
+    let config = json!({ "keep_results": 0, "min_keep_results": 0, "batch_results": 1 });
+    let shown = |config| seen(&assemble(&create(config).unwrap(), &talk, AMPLE), &talk)[2].clone();
+    let line = shown(config);
+    // The name that the model took up is in the line, although many others precede it.
+    assert!(line.contains("; names: src/parser.rs "), "{line}");
+    let config =
+        json!({ "keep_results": 0, "min_keep_results": 0, "batch_results": 1, "name_chars": 0 });
+    assert!(!shown(config).contains("names:"));
+}
+
+#[test]
+fn dropped_turns_leave_their_names() {
+    let engine = create(json!({})).unwrap();
+    let mut talk = TranscriptBuilder::new();
+    talk.user("start").assistant("The entry point is src/special_entry.rs.");
+    for number in 0..60 {
+        talk.user(&format!("question {number} {}", "why ".repeat(50))).assistant("because");
+    }
+    let plan = assemble(&engine, &talk, 1_000);
+    assert!(seen(&plan, &talk).concat().contains("files: src/special_entry.rs"));
+    assert_eq!(cost(&plan, &talk), plan.estimated_tokens);
+    assert!(cost(&plan, &talk) <= 1_000);
+    let off = create(json!({ "ledger_share": 0.0 })).unwrap();
+    assert!(!seen(&assemble(&off, &talk, 1_000), &talk).concat().contains("special_entry"));
 }
 
 #[test]

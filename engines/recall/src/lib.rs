@@ -25,6 +25,7 @@ mod tools;
 mod window_move;
 
 use std::cell::OnceCell;
+use std::sync::{Mutex, PoisonError};
 
 use ctxhost_engine_api::serde_json::{Value, json};
 use ctxhost_engine_api::transcript::tokens;
@@ -63,7 +64,8 @@ pub struct RecallEngine {
     host: Host,
     settings: Settings,
     sessions: SessionMap<RecallSession>,
-    index_bytes: std::sync::atomic::AtomicUsize,
+    /// The session of the newest ingest, for the status.
+    newest: Mutex<SessionRef>,
 }
 
 impl ContextEngine for RecallEngine {
@@ -75,7 +77,7 @@ impl ContextEngine for RecallEngine {
             host,
             settings,
             sessions: SessionMap::default(),
-            index_bytes: Default::default(),
+            newest: Mutex::default(),
         })
     }
 
@@ -83,9 +85,9 @@ impl ContextEngine for RecallEngine {
         let entries = self.sessions.with_session(&request.session, |session| {
             let new = session.follow(&transcript);
             let asked = request.entries;
-            self.index_bytes.store(session.index_bytes(), std::sync::atomic::Ordering::Relaxed);
             new.end.min(asked.end).saturating_sub(new.start.max(asked.start))
         });
+        *self.newest.lock().unwrap_or_else(PoisonError::into_inner) = request.session;
         Ok(IngestReply { entries })
     }
 
@@ -133,7 +135,9 @@ impl ContextEngine for RecallEngine {
     }
 
     fn status(&self) -> EngineStatus {
-        let bytes = self.index_bytes.load(std::sync::atomic::Ordering::Relaxed);
+        // Counted here: the sum takes a pass over the index, an ingest must not.
+        let newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let bytes = self.sessions.with_session(&newest, |session| session.index_bytes());
         let summary = format!("index of the newest session: {} kB", bytes / 1_000);
         EngineStatus {
             summary,

@@ -115,8 +115,8 @@ impl RecallSession {
             *self = RecallSession { cursor, is_restored, ..RecallSession::default() };
         }
         for entry in transcript.range(new.clone()) {
-            self.masks.write_before(transcript, &entry, &self.names);
             self.read_entry(&entry);
+            self.masks.write_before(transcript, &entry, &self.names);
         }
         new
     }

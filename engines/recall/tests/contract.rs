@@ -122,7 +122,8 @@ fn the_tools_reach_what_a_compaction_removed() {
     let mut before = TranscriptBuilder::new();
     before.user("Help me plan.").assistant("Gladly.");
     before.user("My sister Irene keeps a saffron farm near Teruel.").assistant("Lovely.");
-    let history = before.transcript().iter().map(|entry| HistoryEntry {
+    let folded = before.transcript();
+    let history = folded.iter().map(|entry| HistoryEntry {
         id: format!("folded-{}", entry.seq()),
         role: entry.role().name().into(),
         text: entry.text().into(),

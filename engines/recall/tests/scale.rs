@@ -12,7 +12,7 @@ use ctxhost_engine_recall::RecallEngine;
 
 const ENTRIES: u64 = 100_000;
 /// Limits of the 99th percentile of assemble (a window move) and of the index.
-const P99_US: u64 = 40_000;
+const P99_US: u64 = 10_000;
 const INDEX_BYTES: u64 = 150_000_000;
 
 /// CPU time of this thread in microseconds; other load on the machine does not count.

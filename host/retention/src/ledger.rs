@@ -36,6 +36,7 @@ pub fn render_ledger(
         let limits = LedgerLimits {
             request_chars: request_tokens.saturating_mul(CHARS_PER_TOKEN),
             ledger_chars: room_chars,
+            name_chars: room_chars,
             command_chars: RoomSettings::default().command_chars,
         };
         let text = ledger.render(ledger.fit_limits(limits, room_chars), "");

@@ -8,7 +8,7 @@ use super::*;
 use crate::summary::{Provenance, wrap_summary};
 
 const ROOMY: LedgerLimits =
-    LedgerLimits { request_chars: 8_000, ledger_chars: 12_000, command_chars: 160 };
+    LedgerLimits { request_chars: 8_000, ledger_chars: 12_000, name_chars: 0, command_chars: 160 };
 
 fn ledger_of(talk: &TranscriptBuilder) -> SummaryLedger {
     SummaryLedger::new(&talk.transcript(), &[0..talk.len()])
@@ -166,7 +166,7 @@ proptest! {
     fn blocks_fit_their_limits_and_are_parsed_back(
         asks in prop::collection::vec("[a-z<>&*#/ \n-]{0,300}", 0..12),
         commands in prop::collection::vec("[a-z0-9 \\[\\]>&|./-]{1,200}", 0..20),
-        request_chars in 0u64..2_000, ledger_chars in 0u64..3_000,
+        request_chars in 0u64..2_000, ledger_chars in 0u64..3_000, name_chars in 0u64..2_000,
     ) {
         let mut talk = TranscriptBuilder::new();
         asks.iter().for_each(|ask| _ = talk.user(ask));
@@ -175,12 +175,17 @@ proptest! {
             talk.calls(&[(&id, "bash", &json!({"command": command}).to_string())]);
             talk.result(&id, "bash", "ok");
         }
-        let limits = LedgerLimits { request_chars, ledger_chars, command_chars: 160 };
+        let limits = LedgerLimits { request_chars, ledger_chars, name_chars, command_chars: 160 };
         let text = ledger_of(&talk).render(limits, "");
-        prop_assert!(weighted_chars(&text) <= request_chars + ledger_chars + 8);
+        prop_assert!(weighted_chars(&text) <= request_chars + ledger_chars + name_chars + 10);
         let mut next = TranscriptBuilder::with_epoch(1);
         next.summary(&wrap_summary(&text, &Provenance { entries: 1, writer: "extractive" }));
-        let roomy = LedgerLimits { request_chars: 90_000, ledger_chars: 90_000, ..limits };
+        let roomy = LedgerLimits {
+            request_chars: 90_000,
+            ledger_chars: 90_000,
+            name_chars: 90_000,
+            ..limits
+        };
         let once = ledger_of(&next).render(roomy, "");
         let mut third = TranscriptBuilder::with_epoch(2);
         third.summary(&wrap_summary(&once, &Provenance { entries: 1, writer: "extractive" }));

@@ -43,6 +43,9 @@ ctxhost_engine_api::settings! {
         pub hard_min_chars: u64 = 50_000, Whole(0), "weighted characters";
         /// Replaces a cleared result.
         pub placeholder: String = "[Old tool result content cleared]".into(), AnyText;
+        /// Names of paths, files and symbols behind the placeholder: the next calls often need a name
+        /// that only a result contained; 0 for none.
+        pub name_chars: u64 = 160, Whole(0), "weighted characters";
         /// Tools whose results may be pruned, as case-insensitive globs; empty for all.
         pub allow: Vec<String> = Vec::new(), List;
         /// Tools whose results are never pruned, as globs; overrides `allow`.
