@@ -69,7 +69,7 @@ impl DagSession {
             return nothing("everything in it must stay");
         }
         let room_tokens = outline_tokens.saturating_sub(ENVELOPE_TOKENS);
-        self.add_outline(transcript, &ranking, room_tokens, settings, &mut view);
+        self.add_outline(&ranking, room_tokens, settings, &mut view);
         let leaves = self.range_before(view.cut, missing, settings);
         let folded = leaves.leaves + usize::from(leaves.draft.is_some());
         let body = format!("{}\n{}", view.outline.text, fold_line(folded, settings.fanout));

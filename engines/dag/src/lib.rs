@@ -27,18 +27,21 @@ mod view;
 mod writing;
 
 use std::cell::OnceCell;
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use ctxhost_engine_api::serde_json::{Value, json};
 use ctxhost_engine_api::{
     AssembleRequest, CompactRequest, Compaction, ContextEngine, EngineError, EngineStatus,
-    ErrorKind, Host, Info, IngestReply, IngestRequest, MaintainReply, MaintainRequest, Plan,
-    Result, SessionRef, ToolAnswer, ToolCallRequest, ToolSpec, Transcript, capability,
+    ErrorKind, HistoryEntry, Host, Info, IngestReply, IngestRequest, MaintainReply,
+    MaintainRequest, Plan, Result, SessionRef, ToolAnswer, ToolCallRequest, ToolSpec, Transcript,
+    capability,
 };
 use ctxhost_engine_kit::session_map::SessionMap;
 use ctxhost_engine_kit::store::{has_capability, has_key_value_store};
 use ctxhost_engine_kit::text::group_thousands;
 
+use compaction::folded_leaves;
 use leaf::LeafDraft;
 use node::DagNode;
 use session::DagSession;
@@ -204,18 +207,22 @@ impl DagEngine {
         }
     }
 
-    /// The leaves of the entries that the newest summary folds.
+    /// The leaves of all entries that are not live, which the summaries fold.
     async fn leaves_of_history(
         &self,
         transcript: &Transcript,
         session: &SessionRef,
     ) -> Vec<DagNode> {
-        let fold = session::newest_fold(transcript, &self.settings).map_or(0, |(seq, _)| seq + 1);
-        let live = transcript.get(fold).map(|entry| entry.id().to_owned());
-        let entries = read_history(&self.host, session, |_| true).await;
+        let live: HashSet<&str> = transcript.iter().map(|entry| entry.id()).collect();
+        // Earlier summaries are in the history, too, but not what they fold.
+        let is_folded = |entry: &HistoryEntry| {
+            let is_summary = folded_leaves(&entry.text, self.settings.fanout).is_some();
+            !is_summary && !live.contains(entry.id.as_str())
+        };
+        let entries = read_history(&self.host, session, is_folded).await;
         let mut leaves = Vec::new();
         let mut draft = LeafDraft::default();
-        for entry in entries.iter().take_while(|entry| Some(&entry.id) != live.as_ref()) {
+        for entry in &entries {
             let is_request = entry.role == "user";
             // The history does not tell frames, but results follow their calls.
             let may_end = entry.role != "tool";

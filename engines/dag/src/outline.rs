@@ -1,6 +1,7 @@
 //! The outline: the nodes that stand for everything before the cut, finer where the prompt matches.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use ctxhost_engine_api::transcript::tokens::{self, CHARS_PER_TOKEN};
 use ctxhost_engine_kit::summary::wrap_untrusted;
@@ -44,9 +45,9 @@ impl DagSession {
     /// The leaves with entries before a position.
     pub(crate) fn range_before(&self, cut: u64, hidden: u64, settings: &Settings) -> OutlineRange {
         let finished = self.tree.leaves();
-        // Leaves are in the order of positions, folded ones first.
-        let last = cut.checked_sub(1).map(|seq| self.leaf_of(seq) as usize);
-        let last = last.filter(|leaf| *leaf <= finished);
+        let starts_before = |live: &Range<u32>| !live.is_empty() && u64::from(live.start) < cut;
+        // From the end: few leaves are behind the cut.
+        let last = self.leaf_entries.iter().rposition(starts_before);
         let leaves = last.map_or(0, |leaf| leaf + 1).max(self.folded);
         let has_draft = leaves > finished;
         OutlineRange {

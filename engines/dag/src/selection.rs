@@ -92,7 +92,7 @@ impl DagSession {
         let free_tokens = budget_tokens.checked_sub(view.tokens(transcript))?;
         let outline_tokens = share_of(budget_tokens, settings.agent_node_share);
         let room_tokens = outline_tokens.min(settings.node_tokens).min(free_tokens);
-        self.add_outline(transcript, ranking, room_tokens, settings, &mut view);
+        self.add_outline(ranking, room_tokens, settings, &mut view);
         (view.tokens(transcript) <= budget_tokens).then_some(view)
     }
 
@@ -119,14 +119,13 @@ impl DagSession {
             }
         }
         split.outline = split.outline.min(split.target.saturating_sub(view.tokens(transcript)));
-        self.add_outline(transcript, ranking, split.outline, settings, &mut view);
+        self.add_outline(ranking, split.outline, settings, &mut view);
         view
     }
 
     /// Adds the outline of everything that the view does not show whole.
     pub(crate) fn add_outline(
         &self,
-        transcript: &Transcript,
         ranking: &PromptRanking,
         room_tokens: u64,
         settings: &Settings,

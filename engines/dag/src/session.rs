@@ -56,7 +56,7 @@ pub(crate) struct DagSession {
     pub(crate) slices: Vec<EntrySlice>,
     /// By position.
     pub(crate) entries: Vec<EntryRow>,
-    /// Positions of the entries of each leaf and of the draft; empty for a folded one.
+    /// Positions of the live entries of each leaf and of the draft.
     pub(crate) leaf_entries: Vec<Range<u32>>,
     /// Pinned entries and summaries of other engines.
     pub(crate) must_stay: Vec<u64>,
@@ -202,7 +202,9 @@ impl DagSession {
         settings: &Settings,
     ) {
         let is_summary = entry.kind() == EntryKind::CompactionSummary;
-        if is_summary && entry.seq() < self.live_start {
+        let is_folded_here =
+            is_summary && entry.seq() < self.live_start && is_own_summary(entry, settings);
+        if is_folded_here {
             // The tree has its contents.
             let slices = self.slices.len() as u32;
             self.entries.push(EntryRow {
@@ -220,6 +222,12 @@ impl DagSession {
             self.newest_user = Some(entry.seq());
         }
         let leaf = folded.unwrap_or_else(|| self.add_to_draft(transcript, entry, settings));
+        // Also for a folded leaf: a part of it may still be live.
+        if let Some(range) = self.leaf_entries.get_mut(leaf as usize) {
+            let seq = entry.seq() as u32;
+            let start = if range.start == range.end { seq } else { range.start };
+            *range = start..seq + 1;
+        }
         self.add_slices(entry, leaf);
     }
 
@@ -240,11 +248,6 @@ impl DagSession {
             self.leaf_entries.push(0..0);
         }
         self.draft.push(transcript, entry);
-        let seq = entry.seq() as u32;
-        if let Some(range) = self.leaf_entries.last_mut() {
-            let start = if range.is_empty() { seq } else { range.start };
-            *range = start..seq + 1;
-        }
         self.tree.leaves() as u32
     }
 
@@ -310,11 +313,6 @@ impl DagSession {
         });
     }
 
-    /// The leaf of an entry, or of the draft for an entry that is not read yet.
-    pub(crate) fn leaf_of(&self, seq: u64) -> u32 {
-        self.entries.get(seq as usize).map_or(self.tree.leaves() as u32, |row| row.leaf)
-    }
-
     /// Memory use of the index and its slices, in bytes.
     pub(crate) fn index_bytes(&self) -> usize {
         self.index.size_bytes()
@@ -323,12 +321,16 @@ impl DagSession {
     }
 }
 
+fn is_own_summary(entry: &Entry<'_>, settings: &Settings) -> bool {
+    folded_leaves(entry.text(), settings.fanout).is_some()
+}
+
 /// The newest summary of this engine: its position and the number of leaves that it folds.
 pub(crate) fn newest_fold(transcript: &Transcript, settings: &Settings) -> Option<(u64, usize)> {
     let summaries = transcript.iter().filter(|entry| entry.kind() == EntryKind::CompactionSummary);
     // Summaries precede what was said after them.
-    let folds = summaries.filter_map(|entry| {
+    let mut folds = summaries.filter_map(|entry| {
         folded_leaves(entry.text(), settings.fanout).map(|folded| (entry.seq(), folded))
     });
-    folds.last()
+    folds.next_back()
 }

@@ -111,22 +111,17 @@ impl DagSession {
     }
 
     fn source_text(&self, transcript: &Transcript, id: NodeId, settings: &Settings) -> String {
-        let sources = self.tree.sources(id, settings);
-        let entries = sources
-            .iter()
-            .filter(|source| source.depth == 0)
-            .filter_map(|source| self.leaf_entries.get(source.index))
-            .flat_map(|range| transcript.range(u64::from(range.start)..u64::from(range.end)));
-        let mut parts: Vec<String> = entries
-            .map(|entry| {
+        let mut parts = Vec::new();
+        for source in self.tree.sources(id, settings) {
+            if source.depth > 0 || source.index < self.folded {
+                parts.extend(self.tree.get(source).map(|node| node.text.clone()));
+                continue;
+            }
+            let live = self.leaf_entries.get(source.index).cloned().unwrap_or_default();
+            for entry in transcript.range(u64::from(live.start)..u64::from(live.end)) {
                 let text = head_and_tail(entry.text(), HEAD_CHARS, END_CHARS, "\n[…]\n");
-                format!("[{}]\n{}", entry.role().name(), redact(&text))
-            })
-            .collect();
-        if parts.is_empty() {
-            // Folded leaves, and deeper nodes, are written from texts.
-            let texts = sources.iter().filter_map(|source| self.tree.get(*source));
-            parts = texts.map(|node| node.text.clone()).collect();
+                parts.push(format!("[{}]\n{}", entry.role().name(), redact(&text)));
+            }
         }
         head_and_tail(&parts.join("\n"), REQUEST_CHARS / 2, REQUEST_CHARS / 2, "\n[…]\n")
             .into_owned()
