@@ -45,10 +45,10 @@ pub struct TextScore {
 pub enum LogprobError {
     /// The prompt is larger than the model's window.
     #[error("the prompt is larger than the window of the model: {0}")]
-    TooLong(ProviderError),
+    TooLong(Box<ProviderError>),
     /// The endpoint failed.
     #[error(transparent)]
-    Provider(ProviderError),
+    Provider(Box<ProviderError>),
     /// The answer lacks what was asked for.
     #[error(
         "the answer has no {0}; the endpoint must support echo and logprobs of the prompt, as /v1/completions of OpenAI and vLLM do"
@@ -110,8 +110,8 @@ impl LogprobClient {
             answer => answer,
         };
         let answer = answer.map_err(|error| match error.reason {
-            FailureReason::ContextOverflow => LogprobError::TooLong(error),
-            _ => LogprobError::Provider(error),
+            FailureReason::ContextOverflow => LogprobError::TooLong(Box::new(error)),
+            _ => LogprobError::Provider(Box::new(error)),
         })?;
         let logprobs = answer.pointer("/choices/0/logprobs").cloned().unwrap_or(Value::Null);
         let echoed: Option<EchoedTokens> = serde_json::from_value(logprobs).unwrap_or_default();

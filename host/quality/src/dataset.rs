@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn replaced_evidence_is_told_from_the_current_one() {
+    fn replaced_evidence_is_separated_from_the_current_one() {
         let turn = |s| format!(r#"{{"s":"{s}","role":"user","text":"x"}}"#);
         let turns = [turn("a"), turn("b"), turn("b")].join(",");
         let line = |rest: &str| format!(r#"{{"id":"q","query":"?","turns":[{turns}],{rest}}}"#);

@@ -85,12 +85,12 @@ impl QualityReport {
                 budget_tokens: row.budget_tokens,
                 value,
             };
-            match verdict_of(&row.run, row.budget_tokens) {
-                Fit::Whole(tokens) => figures.push(figure(VerdictAspect::KeepWhole, tokens)),
-                Fit::Budget => {
+            match fit_of(&row.run, row.budget_tokens) {
+                RunFit::Whole(tokens) => figures.push(figure(VerdictAspect::KeepWhole, tokens)),
+                RunFit::Budget => {
                     figures.push(figure(VerdictAspect::MostEvidence, row.recall_percent));
                 }
-                Fit::Neither => {}
+                RunFit::Neither => {}
             }
         }
         for row in &self.recordings {
@@ -101,9 +101,9 @@ impl QualityReport {
                 budget_tokens: row.budget_tokens,
                 value,
             };
-            match verdict_of(&row.run, row.budget_tokens) {
-                Fit::Whole(tokens) => figures.push(figure(VerdictAspect::KeepWhole, tokens)),
-                Fit::Budget => {
+            match fit_of(&row.run, row.budget_tokens) {
+                RunFit::Whole(tokens) => figures.push(figure(VerdictAspect::KeepWhole, tokens)),
+                RunFit::Budget => {
                     figures.push(figure(VerdictAspect::MostIdentifiers, row.derivable_percent));
                     let cost = row.run.billed_tokens as f64 / row.run.requests.max(1) as f64;
                     figures.push(figure(VerdictAspect::Cheapest, cost.round()));
@@ -111,7 +111,7 @@ impl QualityReport {
                         figures.push(figure(VerdictAspect::StablestPrefix, prefix));
                     }
                 }
-                Fit::Neither => {}
+                RunFit::Neither => {}
             }
         }
         figures.extend(self.utility.iter().filter_map(|row| {
@@ -135,7 +135,7 @@ impl QualityReport {
 }
 
 /// Whether a run is comparable.
-enum Fit {
+enum RunFit {
     /// The largest history of the file fits; its size in tokens.
     Whole(f64),
     /// Every request fits.
@@ -143,11 +143,13 @@ enum Fit {
     Neither,
 }
 
-fn verdict_of(run: &RunTotals, budget_tokens: u64) -> Fit {
-    match () {
-        () if run.history_tokens <= budget_tokens => Fit::Whole(run.history_tokens as f64),
-        () if run.overruns + run.violations == 0 => Fit::Budget,
-        () => Fit::Neither,
+fn fit_of(run: &RunTotals, budget_tokens: u64) -> RunFit {
+    if run.history_tokens <= budget_tokens {
+        RunFit::Whole(run.history_tokens as f64)
+    } else if run.overruns + run.violations == 0 {
+        RunFit::Budget
+    } else {
+        RunFit::Neither
     }
 }
 

@@ -95,8 +95,8 @@ async fn measure(probe: &UtilityProbe, name: &str, budget_tokens: u64) -> Utilit
     let (config, session) = (Config::default(), session());
     let answers = probe.probe_answers(&session, &config, |_| ()).await.unwrap();
     let subject = BenchSubject::parse(name, &config).unwrap();
-    let rows =
-        probe.measure(("f", &session), &answers, &subject, &[budget_tokens], &config, |_| ());
+    let (file, budgets) = (("f", &session), [budget_tokens]);
+    let rows = probe.measure(file, &answers, &subject, &budgets, &config, |_| ());
     rows.await.unwrap().remove(0)
 }
 

@@ -1,5 +1,9 @@
 //! Tests of the page: required content, and injection.
 
+use ctxhost_quality::report::{
+    EvidenceRow, QualityReport, RecordingRow, RuleRow, RunTotals, UtilityRow,
+};
+
 use super::super::sample;
 use super::*;
 
@@ -111,6 +115,73 @@ fn violations_stand_out() {
         page(&sample::compared())
             .contains("<strong>0 invariant violations</strong> in 900 requests")
     );
+}
+
+/// Figures of two files, with hostile names if wanted.
+fn quality_sample(file: &str, subject: &str) -> QualityReport {
+    let (file, subject) = (file.to_owned(), subject.to_owned());
+    let run = RunTotals { requests: 4, history_tokens: 9_000, ..RunTotals::default() };
+    let evidence = [2_000, 4_000, 16_000].map(|budget_tokens| EvidenceRow {
+        file: file.clone(),
+        subject: subject.clone(),
+        budget_tokens,
+        questions: 4,
+        recall_percent: budget_tokens as f64 / 200.0,
+        run: run.clone(),
+        ..EvidenceRow::default()
+    });
+    let recording = RecordingRow {
+        file: file.clone(),
+        subject: subject.clone(),
+        budget_tokens: 2_000,
+        derivable_percent: 50.0,
+        needed_percent: 25.0,
+        run,
+        ..RecordingRow::default()
+    };
+    let utility = UtilityRow {
+        file,
+        subject: subject.clone(),
+        budget_tokens: 2_000,
+        utility: Some(0.5),
+        ..UtilityRow::default()
+    };
+    QualityReport {
+        evidence: evidence.to_vec(),
+        recordings: vec![recording],
+        utility: vec![utility],
+        rules: vec![RuleRow { subject, rules: 10, rules_kept: 9, ..RuleRow::default() }],
+        ..QualityReport::default()
+    }
+    .judge()
+}
+
+#[test]
+fn a_quality_page_is_whole_and_loads_nothing() {
+    let html = quality_page(&quality_sample("chat.jsonl", "recall"));
+    for address in ["http:", "https:", "src=", "href=", "url(", "@import"] {
+        assert!(!html.contains(address), "{address}");
+    }
+    for fact in ["most evidence", "keep the whole history", "Context utility · chat.jsonl"] {
+        assert!(html.contains(fact), "{fact}");
+    }
+    // Evidence, derivable, needed, utility: three, one, one and one point.
+    assert_eq!(html.matches("<polyline").count(), 4);
+    assert_eq!(html.matches("<circle class=\"mark").count(), 6);
+    let body = &html[html.find("<body>").unwrap()..html.find("<script>").unwrap()];
+    for tag in ["section", "table", "tr", "td", "figure", "svg", "h2", "h3", "ul", "header"] {
+        let opened =
+            body.matches(&format!("<{tag}>")).count() + body.matches(&format!("<{tag} ")).count();
+        assert_eq!(opened, body.matches(&format!("</{tag}>")).count(), "{tag}");
+    }
+}
+
+#[test]
+fn no_name_becomes_markup_on_a_quality_page() {
+    let hostile = "</title><img src=x onerror=\"alert(1)\">";
+    let html = quality_page(&quality_sample(hostile, hostile));
+    assert!(!html.contains("<img"), "a tag came through");
+    assert!(quality_page(&QualityReport::default()).ends_with("</html>\n"));
 }
 
 #[test]
