@@ -155,14 +155,14 @@ fn promote(slot: &SlotConfig, output: &mut Output) -> Result<(), CliError> {
     let was = slot.effective_engine();
     set_slot_spec(&slot.path, engine)?;
     slot.record_promotion(&canary, "it was promoted")?;
-    let tried = match figures.turns {
+    let tried = match figures.sum.turns {
         0 => String::new(),
         turns => {
-            format!("; {} of {turns} turns failed during the trial", figures.failed_turns)
+            format!("; {} of {turns} turns failed during the trial", figures.sum.failed_turns)
         }
     };
     output.print(&format!("{engine} 100%  (was {}{tried})\n{HOSTS_RELOAD}\n", was.effective()))?;
-    if figures.turns == 0 {
+    if figures.sum.turns == 0 {
         output.note("nothing was measured: it served no turn as a canary");
     }
     Ok(())
