@@ -40,6 +40,22 @@ impl RecordBody {
         Ok(RecordBody::new(RecordKind::Message).with_field("message", to_single_line(json)))
     }
 
+    /// A message that serializes to a JSON object with a `role`.
+    ///
+    /// # Errors
+    ///
+    /// As [`message`](Self::message).
+    pub fn from_message(message: &impl Serialize) -> Result<RecordBody, SessionError> {
+        let json = serde_json::to_string(message).map_err(|error| body_error(error.to_string()))?;
+        // Written by a serializer, so it is valid; a role in front needs no search.
+        if json.starts_with(r#"{"role":""#) {
+            return Ok(
+                RecordBody::new(RecordKind::Message).with_field("message", to_single_line(json))
+            );
+        }
+        RecordBody::message(&json)
+    }
+
     /// Replaces its message by the result of `change`, if there is one.
     ///
     /// # Errors
@@ -74,14 +90,14 @@ impl RecordBody {
             return Err(body_error("a session can have only one header"));
         }
         if kind == "message" {
-            return RecordBody::message(&object.get("message").unwrap_or(&Value::Null).to_string());
+            return RecordBody::from_message(object.get("message").unwrap_or(&Value::Null));
         }
         let mut body = RecordBody::new(RecordKind::from_name(kind));
         for (name, value) in object.iter().filter(|(name, _)| *name != "type") {
             if matches!(name.as_str(), "id" | "parentId" | "timestamp") {
                 return Err(body_error(format!("`{name}` is assigned by the session, omit it")));
             }
-            body = body.with_field(name, value.to_string());
+            body.fields.set(name.clone(), value.to_string());
         }
         Ok(body)
     }
@@ -174,7 +190,7 @@ impl RecordBody {
     }
 
     /// Adds a field.
-    pub(super) fn with_field(mut self, name: &str, json: String) -> RecordBody {
+    pub(super) fn with_field(mut self, name: &'static str, json: String) -> RecordBody {
         self.fields.set(name, json);
         self
     }
@@ -189,22 +205,34 @@ impl RecordBody {
         self,
         id: &str,
         parent_id: Option<&str>,
-        timestamp_ms: i64,
+        time: &RecordTime,
     ) -> Record {
         let mut line = JsonFields::default();
         // In the order in which Pi writes these fields.
         line.set("type", json_string(self.kind.name()));
         line.set("id", json_string(id));
         line.set("parentId", json_string_or_null(parent_id));
-        line.set("timestamp", json_string(&clock::format_iso(timestamp_ms)));
+        line.set("timestamp", time.json.clone());
         let message_bytes =
             self.fields.last().filter(|(name, _)| *name == "message").map(|(_, json)| json.len());
         line.extend(self.fields);
-        let record = Record::from_parts(line.to_line(), id, parent_id, self.kind, timestamp_ms);
+        let record = Record::from_parts(line.to_line(), id, parent_id, self.kind, time.ms);
         // The range is known here: parsing tens of thousands of new records for it would be slow.
         let Some(bytes) = message_bytes else { return record };
         let end = record.line().len() - "}".len();
         record.with_message_at(end - bytes..end)
+    }
+}
+
+/// The time of new records, which a batch formats once.
+pub(super) struct RecordTime {
+    pub(super) ms: i64,
+    json: String,
+}
+
+impl RecordTime {
+    pub(super) fn new(ms: i64) -> RecordTime {
+        RecordTime { ms, json: json_string(&clock::format_iso(ms)) }
     }
 }
 

@@ -131,7 +131,7 @@ fn open_foreign(
         session.append_at(RecordBody::model_change(provider, model), began_ms)?;
     }
     for message in messages {
-        let body = RecordBody::message(&message.message.to_string())?;
+        let body = RecordBody::from_message(&message.message)?;
         session.append_at(body, message.timestamp_ms)?;
     }
     Ok(ImportedSession { session, format: format.name().to_owned(), window_tokens, problems })
