@@ -239,3 +239,31 @@ impl RecordTime {
 fn body_error(reason: impl Into<String>) -> SessionError {
     SessionError::Body { reason: reason.into() }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_serialized_message_is_stored_like_its_json() {
+        let line = |body: Result<RecordBody, SessionError>| {
+            body.unwrap().into_record("1", None, &RecordTime::new(0)).line().to_owned()
+        };
+        let check = |message: &dyn Fn() -> Result<RecordBody, SessionError>, json: &str| {
+            assert_eq!(line(message()), line(RecordBody::message(json)), "{json}");
+        };
+        for message in [
+            json!({ "role": "user", "content": "one\ntwo" }),
+            json!({ "content": [{ "type": "text", "text": "text" }], "role": "user" }),
+        ] {
+            check(&|| RecordBody::from_message(&message), &message.to_string());
+        }
+        let raw = RawValue::from_string("{\"role\":\"user\",\n\"content\":\"\"}".into()).unwrap();
+        check(&|| RecordBody::from_message(&raw), raw.get());
+        for wrong in [json!([]), json!({ "content": "text" }), json!({ "role": 7 })] {
+            assert!(RecordBody::from_message(&wrong).is_err(), "{wrong}");
+        }
+    }
+}
