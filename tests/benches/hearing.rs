@@ -1,6 +1,7 @@
 //! What a long request costs that nobody has heard before, and what it costs the clients beside it.
 //!
-//! Requests of twice as many messages, calls or parts should take twice as long: the ratios tell. `-- <words>` takes the shapes
+//! Requests of twice as many messages, calls or parts should take twice as long: the first ratio tells. The second is to the
+//! baseline, one parse of the same body as a JSON value, which a faster machine does faster as well. `-- <words>` takes the shapes
 //! whose names have these words, `beside` the other client: it sends small requests over one connection all the while. The
 //! gateway has threads of its own, as in a process of its own: here bodies of many megabytes are made up meanwhile.
 
@@ -75,15 +76,21 @@ async fn compare(url: &str, shape: Shape) {
     let mut line = format!("  {shape:<10?}", shape = shape);
     let mut before: Option<Duration> = None;
     for count in COUNTS {
-        let mut times = Vec::new();
+        let (mut times, mut parses) = (Vec::new(), Vec::new());
         for run in 0..3 {
             let body = shape.body(count, &format!("{shape:?} {count} {run}"));
+            let began = Instant::now();
+            drop(std::hint::black_box(serde_json::from_str::<serde_json::Value>(&body).unwrap()));
+            parses.push(began.elapsed());
             let took = asked(&client, url, shape.path(), body).await;
             times.push(took.saturating_sub(Duration::from_millis(40)));
         }
         times.sort();
+        parses.sort();
         let ratio = before.map_or(0.0, |before| times[1].as_secs_f64() / before.as_secs_f64());
-        line += &format!("  {count:>6} {:>8.1} ms ({ratio:.2}x)", times[1].as_secs_f64() * 1e3);
+        let parsed = times[1].as_secs_f64() / parses[1].as_secs_f64();
+        let took_ms = times[1].as_secs_f64() * 1e3;
+        line += &format!("  {count:>6} {took_ms:>8.1} ms ({ratio:.2}x, {parsed:.1}x of a parse)");
         before = Some(times[1]);
     }
     println!("{line}");

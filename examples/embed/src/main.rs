@@ -39,7 +39,7 @@ async fn main() -> std::result::Result<(), Box<dyn Error>> {
     for number in 1..=500 {
         let message =
             json!({ "role": "user", "content": format!("Remember the number {number}.") });
-        context.append([RecordBody::message(&message.to_string())?])?;
+        context.append([RecordBody::from_message(&message)?])?;
     }
     let prompt = context.prepare(&target).await?;
     let (kept, all) = (prompt.items().len(), prompt.view.len());

@@ -63,6 +63,6 @@ async fn complete(
 }
 
 fn append(context: &mut Context, message: Value) -> Result<(), Box<dyn Error>> {
-    context.append([RecordBody::message(&message.to_string())?])?;
+    context.append([RecordBody::from_message(&message)?])?;
     Ok(())
 }

@@ -49,11 +49,6 @@ pub enum TurnError {
     /// Another machine took the queued message over.
     #[error("another machine took over the message; its answer is in the session")]
     AnsweredElsewhere,
-    /// The runtime was built without a session store.
-    #[error(
-        "this runtime has no session store; set one with RuntimeBuilder::store, or open the session by its file"
-    )]
-    NoStore,
     /// No model is configured.
     #[error("no model is configured; write model = \"provider/id\" under [agent] in ctxhost.toml")]
     NoModel,

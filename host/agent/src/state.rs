@@ -32,7 +32,6 @@ use ctxhost_models::ModelRegistry;
 use ctxhost_models::failover::Failover;
 use ctxhost_provider::ProviderClient;
 use ctxhost_session::Session;
-use ctxhost_store::SessionStore;
 use ctxhost_tools::ToolRegistry;
 
 /// What all sessions of a runtime share.
@@ -63,8 +62,6 @@ pub(crate) struct RuntimeState {
     /// The rules of the workspace, for engines that repeat them.
     pub(crate) workspace_rules: Option<WorkspaceRules>,
     pub(crate) sessions: Mutex<HashMap<SessionId, Arc<SessionCell>>>,
-    /// The store of sessions that are opened by id.
-    pub(crate) store: Option<Arc<dyn SessionStore>>,
     /// Cancelled when the runtime shuts down.
     pub(crate) shutdown: CancellationToken,
     /// Notes that outlive a session, if the memory slot is filled.

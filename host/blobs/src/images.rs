@@ -42,6 +42,10 @@ impl ImageStore {
     /// warning is logged.
     pub fn store_images(&self, message: &str) -> Option<String> {
         let (blobs, max_bytes) = (self.blobs.as_ref()?, self.max_inline_bytes?);
+        // A message holds no image that is larger than itself, and most messages are small.
+        if message.len() as u64 <= max_bytes {
+            return None;
+        }
         // Without the quotes of the JSON string.
         let is_large = |data: &str| data.trim_matches('"').len() as u64 > max_bytes;
         let edit = |block: ImageBlock<'_>| {

@@ -159,15 +159,15 @@ fn promote(slot: &SlotConfig, output: &mut Output) -> Result<(), CliError> {
     let was = slot.effective_engine();
     set_slot_spec(&slot.path, engine)?;
     slot.record_promotion(&canary, "it was promoted")?;
-    let tried = match figures.turns {
+    let tried = match figures.sum.turns {
         0 => String::new(),
         turns => {
             let turns = format_count(turns, "turn");
-            format!("; {} of {turns} failed during the trial", group_digits(figures.failed_turns))
+            format!("; {} of {turns} failed during the trial", group_digits(figures.sum.failed_turns))
         }
     };
     output.print(&format!("{engine} 100%  (was {}{tried})\n{HOSTS_RELOAD}\n", was.effective()))?;
-    if figures.turns == 0 {
+    if figures.sum.turns == 0 {
         output.note("nothing was measured: it served no turn as a canary");
     }
     Ok(())

@@ -117,8 +117,8 @@ impl GatewaySettings {
 pub(super) fn check_gateway(config: &Config, found: &mut Vec<ConfigDiagnostic>) {
     let gateway = &config.gateway;
     for dialect in gateway.upstreams.keys() {
-        // Ollama is a provider dialect; clients speak its OpenAI-compatible API.
-        if !DialectName::NAMES.contains(&dialect.as_str()) || dialect == "ollama" {
+        let name = DialectName::parse(dialect);
+        if !name.is_some_and(|name| DialectName::INBOUND.contains(&name)) {
             let key = spans::join_path(&["gateway", "upstreams", dialect]);
             let message = format!("unknown dialect `{dialect}`");
             let help = "write `anthropic-messages`, `openai-completions`, `openai-responses` or `google-generative-ai`";

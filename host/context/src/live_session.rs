@@ -183,9 +183,7 @@ impl LiveSession {
         message: &ChatMessage,
         now_ms: i64,
     ) -> Result<String, SessionError> {
-        let json = serde_json::to_string(message)
-            .map_err(|error| SessionError::Body { reason: error.to_string() })?;
-        self.append(RecordBody::message(&json)?, now_ms)
+        self.append(RecordBody::from_message(message)?, now_ms)
     }
 
     /// Appends a record; returns its id.

@@ -1,5 +1,9 @@
 //! Phrases by which clients are recognized when they compact a conversation themselves.
 
+use std::sync::LazyLock;
+
+use aho_corasick::AhoCorasick;
+
 /// Phrases of clients' summary requests, which no user writes. From request bodies recorded in November 2026, or
 /// the client's published source.
 const ASKS_FOR_SUMMARY: [(&str, &str); 17] = [
@@ -44,19 +48,34 @@ const FOLLOWS_SUMMARY: [(&str, &str); 7] = [
     ("Cline", "^Context summary:"),
 ];
 
+/// Finds any phrase of a list in one pass: each message of a request is searched for all of them.
+type PhraseSearcher = LazyLock<Option<AhoCorasick>>;
+
+static ASKS_SEARCHER: PhraseSearcher = LazyLock::new(|| phrase_searcher(&ASKS_FOR_SUMMARY));
+static FOLLOWS_SEARCHER: PhraseSearcher = LazyLock::new(|| phrase_searcher(&FOLLOWS_SUMMARY));
+
+fn phrase_searcher(phrases: &[(&str, &str)]) -> Option<AhoCorasick> {
+    AhoCorasick::new(phrases.iter().map(|(_, phrase)| phrase.trim_start_matches('^'))).ok()
+}
+
+fn may_contain(searcher: &PhraseSearcher, text: &str) -> bool {
+    searcher.as_ref().is_none_or(|searcher| searcher.is_match(text))
+}
+
 /// Whether the JSON of an item may contain a summary request. Cheaper than parsing it.
 pub(crate) fn may_ask_for_summary(json: &str) -> bool {
-    ASKS_FOR_SUMMARY.iter().any(|(_, phrase)| json.contains(phrase.trim_start_matches('^')))
+    may_contain(&ASKS_SEARCHER, json)
 }
 
 /// Whether the JSON of an item may contain a client's summary.
 pub(crate) fn may_follow_summary(json: &str) -> bool {
-    FOLLOWS_SUMMARY.iter().any(|(_, phrase)| json.contains(phrase.trim_start_matches('^')))
+    may_contain(&FOLLOWS_SEARCHER, json)
 }
 
 /// Whether a user text contains a client's summary request.
 pub(crate) fn asks_for_summary(text: &str) -> bool {
-    ASKS_FOR_SUMMARY.iter().any(|(_, phrase)| contains_phrase(text, phrase))
+    // Without `^`, so that a match is a phrase.
+    may_contain(&ASKS_SEARCHER, text)
 }
 
 /// Whether a user text contains a client's summary.

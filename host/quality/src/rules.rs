@@ -135,5 +135,5 @@ fn body(
     } else {
         json!({ "role": "assistant", "content": content, "stopReason": "stop", "timestamp": now_ms })
     };
-    RecordBody::message(&message.to_string())
+    RecordBody::from_message(&message)
 }

@@ -2,6 +2,7 @@
 
 use ctxhost_files::MAX_LINE_BYTES;
 
+use super::body::RecordTime;
 use super::compaction::CompactionDraft;
 use super::{
     NewCompaction, Record, RecordBody, RecordKind, SESSION_VERSION, Session, SessionError,
@@ -110,7 +111,7 @@ impl Session {
     ) -> Result<Record, SessionError> {
         self.check_writable()?;
         let parent = self.contents.loaded().leaf().map(Record::id);
-        let record = body.into_record(id, parent, timestamp_ms);
+        let record = body.into_record(id, parent, &RecordTime::new(timestamp_ms));
         let bytes = record.line().len();
         if bytes > MAX_LINE_BYTES {
             // Reading skips longer lines, so the record would be lost.

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::body::RecordBody;
+use super::body::{RecordBody, RecordTime};
 use super::error::SessionError;
 use super::record::Record;
 use super::{Session, SessionStorage};
@@ -17,11 +17,11 @@ pub(super) struct RecordBatch {
 
 impl RecordBatch {
     /// Adds a record and returns its id. The session must not change before the batch is appended.
-    pub(super) fn add(&mut self, session: &Session, body: RecordBody, timestamp_ms: i64) -> String {
+    pub(super) fn add(&mut self, session: &Session, body: RecordBody, time: &RecordTime) -> String {
         let is_pending = |id: &str| self.ids.contains(id);
-        let id = session.next_id_after(&self.records, &is_pending, &body.id_seed(), timestamp_ms);
+        let id = session.next_id_after(&self.records, &is_pending, &body.id_seed(), time.ms);
         let parent = self.records.last().or_else(|| session.leaf()).map(Record::id);
-        let record = body.into_record(&id, parent, timestamp_ms);
+        let record = body.into_record(&id, parent, time);
         self.records.push(record);
         self.ids.insert(id.clone());
         id
@@ -40,7 +40,8 @@ impl Session {
         timestamp_ms: i64,
     ) -> Result<Vec<String>, SessionError> {
         let mut batch = RecordBatch::default();
-        let ids = bodies.into_iter().map(|body| batch.add(self, body, timestamp_ms)).collect();
+        let time = RecordTime::new(timestamp_ms);
+        let ids = bodies.into_iter().map(|body| batch.add(self, body, &time)).collect();
         self.append_batch(batch)?;
         Ok(ids)
     }

@@ -40,6 +40,22 @@ impl RecordBody {
         Ok(RecordBody::new(RecordKind::Message).with_field("message", to_single_line(json)))
     }
 
+    /// A message that serializes to a JSON object with a `role`.
+    ///
+    /// # Errors
+    ///
+    /// As [`message`](Self::message).
+    pub fn from_message(message: &impl Serialize) -> Result<RecordBody, SessionError> {
+        let json = serde_json::to_string(message).map_err(|error| body_error(error.to_string()))?;
+        // Written by a serializer, so it is valid; a role in front needs no search.
+        if json.starts_with(r#"{"role":""#) {
+            return Ok(
+                RecordBody::new(RecordKind::Message).with_field("message", to_single_line(json))
+            );
+        }
+        RecordBody::message(&json)
+    }
+
     /// Replaces its message by the result of `change`, if there is one.
     ///
     /// # Errors
@@ -74,14 +90,14 @@ impl RecordBody {
             return Err(body_error("a session can have only one header"));
         }
         if kind == "message" {
-            return RecordBody::message(&object.get("message").unwrap_or(&Value::Null).to_string());
+            return RecordBody::from_message(object.get("message").unwrap_or(&Value::Null));
         }
         let mut body = RecordBody::new(RecordKind::from_name(kind));
         for (name, value) in object.iter().filter(|(name, _)| *name != "type") {
             if matches!(name.as_str(), "id" | "parentId" | "timestamp") {
                 return Err(body_error(format!("`{name}` is assigned by the session, omit it")));
             }
-            body = body.with_field(name, value.to_string());
+            body.fields.set(name.clone(), value.to_string());
         }
         Ok(body)
     }
@@ -174,7 +190,7 @@ impl RecordBody {
     }
 
     /// Adds a field.
-    pub(super) fn with_field(mut self, name: &str, json: String) -> RecordBody {
+    pub(super) fn with_field(mut self, name: &'static str, json: String) -> RecordBody {
         self.fields.set(name, json);
         self
     }
@@ -189,18 +205,18 @@ impl RecordBody {
         self,
         id: &str,
         parent_id: Option<&str>,
-        timestamp_ms: i64,
+        time: &RecordTime,
     ) -> Record {
         let mut line = JsonFields::default();
         // In the order in which Pi writes these fields.
         line.set("type", json_string(self.kind.name()));
         line.set("id", json_string(id));
         line.set("parentId", json_string_or_null(parent_id));
-        line.set("timestamp", json_string(&clock::format_iso(timestamp_ms)));
+        line.set("timestamp", time.json.clone());
         let message_bytes =
             self.fields.last().filter(|(name, _)| *name == "message").map(|(_, json)| json.len());
         line.extend(self.fields);
-        let record = Record::from_parts(line.to_line(), id, parent_id, self.kind, timestamp_ms);
+        let record = Record::from_parts(line.to_line(), id, parent_id, self.kind, time.ms);
         // The range is known here: parsing tens of thousands of new records for it would be slow.
         let Some(bytes) = message_bytes else { return record };
         let end = record.line().len() - "}".len();
@@ -208,6 +224,46 @@ impl RecordBody {
     }
 }
 
+/// The time of new records, which a batch formats once.
+pub(super) struct RecordTime {
+    pub(super) ms: i64,
+    json: String,
+}
+
+impl RecordTime {
+    pub(super) fn new(ms: i64) -> RecordTime {
+        RecordTime { ms, json: json_string(&clock::format_iso(ms)) }
+    }
+}
+
 fn body_error(reason: impl Into<String>) -> SessionError {
     SessionError::Body { reason: reason.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_serialized_message_is_stored_like_its_json() {
+        let line = |body: Result<RecordBody, SessionError>| {
+            body.unwrap().into_record("1", None, &RecordTime::new(0)).line().to_owned()
+        };
+        let check = |message: &dyn Fn() -> Result<RecordBody, SessionError>, json: &str| {
+            assert_eq!(line(message()), line(RecordBody::message(json)), "{json}");
+        };
+        for message in [
+            json!({ "role": "user", "content": "one\ntwo" }),
+            json!({ "content": [{ "type": "text", "text": "text" }], "role": "user" }),
+        ] {
+            check(&|| RecordBody::from_message(&message), &message.to_string());
+        }
+        let raw = RawValue::from_string("{\"role\":\"user\",\n\"content\":\"\"}".into()).unwrap();
+        check(&|| RecordBody::from_message(&raw), raw.get());
+        for wrong in [json!([]), json!({ "content": "text" }), json!({ "role": 7 })] {
+            assert!(RecordBody::from_message(&wrong).is_err(), "{wrong}");
+        }
+    }
 }

@@ -3,6 +3,10 @@
 //! A user message without any other text is not a request of the user: it is not pinned as the task and starts
 //! no turn. A message with inserted text beside the user's is a request.
 
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use aho_corasick::AhoCorasick;
 use ctxhost_engine_api::{ContentBlock, Message};
 
 /// A pattern of inserted text.
@@ -102,6 +106,10 @@ const TABLE: &[InjectedPattern] = &[
     row("aider", CODE, Whole("Refactor hello() into its own file.")),
 ];
 
+/// Finds the beginnings of all patterns in one pass: each user message is checked several times, and most have none.
+static MARKERS: LazyLock<Option<AhoCorasick>> =
+    LazyLock::new(|| AhoCorasick::new(TABLE.iter().map(|row| row.form.marker().into_owned())).ok());
+
 /// Longest timestamp prefix of a message. OpenClaw writes `[Sun 2026-11-22 17:26 UTC] `.
 const STAMP_MAX_BYTES: usize = 48;
 
@@ -118,6 +126,9 @@ pub fn is_injected(block: &str) -> bool {
 /// A text block without inserted text, trimmed.
 pub fn user_text(block: &str) -> String {
     let mut left = without_stamp(block.trim()).to_owned();
+    if MARKERS.as_ref().is_some_and(|markers| !markers.is_match(&left)) {
+        return left;
+    }
     for row in TABLE {
         row.form.remove_from(&mut left);
         if left.is_empty() {
@@ -143,6 +154,16 @@ pub(super) fn is_injected_message(message: &Message<'_>) -> bool {
 }
 
 impl PatternForm {
+    /// The text at the beginning of each match.
+    fn marker(self) -> Cow<'static, str> {
+        match self {
+            Element(name) => format!("<{name}").into(),
+            Between(start, _) | Line(start) | Opening(start) | Whole(start) | Tail(start) => {
+                start.into()
+            }
+        }
+    }
+
     /// Removes all matches from a trimmed text, and trims the rest.
     fn remove_from(self, left: &mut String) {
         match self {
@@ -178,10 +199,6 @@ impl PatternForm {
 
 /// Removes elements with a name and any attributes.
 fn remove_elements(left: &mut String, name: &str) {
-    // Most texts have no elements, and each message of a request is matched against all names.
-    if !left.contains('<') {
-        return;
-    }
     let (open, close) = (format!("<{name}"), format!("</{name}>"));
     // `<context` must not match `<contexts>`.
     remove_between(left, &open, &close, |rest| rest.starts_with(['>', ' ', '\n']));

@@ -1,5 +1,6 @@
 //! JSON objects as ordered fields whose values keep their bytes.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
@@ -10,7 +11,7 @@ use serde_json::value::RawValue;
 /// Re-encoding a message would change numbers and escapes, which invalidates the signatures of thinking blocks.
 /// So lines are edited field by field.
 #[derive(Clone, Debug, Default)]
-pub(super) struct JsonFields(Vec<(String, String)>);
+pub(super) struct JsonFields(Vec<(Cow<'static, str>, String)>);
 
 impl JsonFields {
     /// Parses a JSON object.
@@ -26,24 +27,25 @@ impl JsonFields {
 
     /// The last field and its JSON.
     pub(super) fn last(&self) -> Option<(&str, &str)> {
-        self.0.last().map(|(name, json)| (name.as_str(), json.as_str()))
+        self.0.last().map(|(name, json)| (name.as_ref(), json.as_str()))
     }
 
     /// Replaces a field, or adds it at the end.
-    pub(super) fn set(&mut self, name: &str, json: String) {
-        match self.0.iter_mut().rev().find(|(key, _)| key == name) {
+    pub(super) fn set(&mut self, name: impl Into<Cow<'static, str>>, json: String) {
+        let name = name.into();
+        match self.0.iter_mut().rev().find(|(key, _)| *key == name) {
             Some((_, old)) => *old = json,
-            None => self.0.push((name.to_owned(), json)),
+            None => self.0.push((name, json)),
         }
     }
 
     /// Replaces a field, or adds it after another one.
-    pub(super) fn set_after(&mut self, neighbour: &str, name: &str, json: String) {
+    pub(super) fn set_after(&mut self, neighbour: &str, name: &'static str, json: String) {
         let at = self.0.iter().position(|(key, _)| key == neighbour).map_or(0, |at| at + 1);
         if self.get(name).is_some() {
             self.set(name, json);
         } else {
-            self.0.insert(at, (name.to_owned(), json));
+            self.0.insert(at, (name.into(), json));
         }
     }
 
@@ -65,7 +67,7 @@ impl JsonFields {
         let mut line = String::with_capacity(bytes + 2);
         for (name, json) in &self.0 {
             line.push(if line.is_empty() { '{' } else { ',' });
-            line.push_str(&json_string(name));
+            push_name(&mut line, name);
             line.push(':');
             line.push_str(json);
         }
@@ -74,6 +76,18 @@ impl JsonFields {
         }
         line.push('}');
         line
+    }
+}
+
+/// Adds the JSON of a field's name.
+fn push_name(line: &mut String, name: &str) {
+    // Names of our own need no escapes, and a line has many.
+    if name.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+        line.push('"');
+        line.push_str(name);
+        line.push('"');
+    } else {
+        line.push_str(&json_string(name));
     }
 }
 
@@ -89,7 +103,12 @@ pub(super) fn json_string_or_null(text: Option<&str>) -> String {
 }
 
 /// JSON without line breaks. They can only be whitespace, because JSON strings escape them.
-pub(super) fn to_single_line(json: &str) -> String {
+pub(super) fn to_single_line(json: impl Into<String>) -> String {
+    let json = json.into();
+    // Most JSON has none, and this is called for every message.
+    if memchr::memchr2(b'\n', b'\r', json.as_bytes()).is_none() {
+        return json;
+    }
     json.replace(['\n', '\r'], " ")
 }
 
@@ -111,7 +130,7 @@ impl<'de> Visitor<'de> for JsonFieldsVisitor {
     fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<JsonFields, M::Error> {
         let mut fields = Vec::new();
         while let Some((name, value)) = map.next_entry::<String, &RawValue>()? {
-            fields.push((name, value.get().to_owned()));
+            fields.push((Cow::Owned(name), value.get().to_owned()));
         }
         Ok(JsonFields(fields))
     }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde_json::json;
 
 use super::batch::RecordBatch;
-use super::body::RecordBody;
+use super::body::{RecordBody, RecordTime};
 use super::error::SessionError;
 use super::record::{Record, RecordKind};
 use super::{Session, clock};
@@ -78,12 +78,13 @@ impl Session {
         });
         // One write, and the number of records in its first: a partial branch would hide the rest.
         let mut batch = RecordBatch::default();
-        batch.add(self, RecordBody::custom(UNDO_TYPE, &marker), clock::now_ms());
+        let now = RecordTime::new(clock::now_ms());
+        batch.add(self, RecordBody::custom(UNDO_TYPE, &marker), &now);
         // The copies get new ids, which edits and labels among them have to name.
         let mut new_ids = HashMap::new();
         for record in later {
             let body = RecordBody::from_record(record)?.with_renamed_target(&new_ids);
-            let id = batch.add(self, body, record.timestamp_ms());
+            let id = batch.add(self, body, &RecordTime::new(record.timestamp_ms()));
             new_ids.insert(record.id().to_owned(), id);
         }
         self.append_batch(batch)

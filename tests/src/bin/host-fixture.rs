@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use ctxhost_agent::RuntimeBuilder;
 use ctxhost_config::Config;
-use ctxhost_store::{PostgresStore, StoreKind, StoreSettings};
+use ctxhost_store::{PostgresStore, SessionStore as _, StoreKind, StoreSettings};
 
 /// A host that talks to itself.
 #[derive(Debug, Parser)]
@@ -50,8 +50,9 @@ async fn main() {
     let store = Arc::new(PostgresStore::open(&settings).expect("a store"));
     let config = Config::load(&arguments.config).expect("a config");
     let runtime =
-        RuntimeBuilder::from_config(&config).store(store).build().await.expect("a runtime");
-    let session = runtime.open_stored_session(&arguments.session).expect("a session");
+        RuntimeBuilder::from_config(&config).store(store.clone()).build().await.expect("a runtime");
+    let session = store.open(&arguments.session).expect("a session");
+    let session = runtime.adopt_session(session).expect("a session of the runtime");
     let until = Instant::now() + Duration::from_secs(arguments.seconds);
     let mut number = 0;
     while Instant::now() < until {

@@ -156,6 +156,8 @@ fn secrets_in_summaries_and_in_stored_values_are_caught() {
     assert_eq!(failure.scenario, "secrets in a session");
     caught("leaks", CheckGroup::Security, "let tool output close the <summary>");
     caught("stores", CheckGroup::Security, "of the session is in the stored value \"said\"");
+    let failure = caught("mixes", CheckGroup::Security, "is in a replaced text of assemble");
+    assert_eq!(failure.rule, "secret", "an entry may repeat its own secrets, not those of others");
 }
 
 #[test]

@@ -218,17 +218,17 @@ mod tests {
         let path = folder.metrics_path("mask", "");
         fs::write(&path, fs::read_to_string(&path).unwrap() + "{\"run\": \"new\", \"ill").unwrap();
         assert_eq!(
-            folder.read_metrics("mask", "new").illegal,
+            folder.read_metrics("mask", "new").sum.illegal,
             1,
             "not those of another run, nor a torn line"
         );
-        assert_eq!(folder.read_metrics("unknown", "new").turns, 0);
+        assert_eq!(folder.read_metrics("unknown", "new").sum.turns, 0);
         for _ in 0..400 {
             folder.append_metrics("mask", &turn("new")).unwrap();
         }
         let size =
             |age: &str| fs::metadata(folder.metrics_path("mask", age)).map_or(0, |file| file.len());
         assert!(size("") + size(".1") < 2 * MAX_METRICS_BYTES + 10_000);
-        assert!(folder.read_metrics("mask", "new").turns > 100, "the newest lines are kept");
+        assert!(folder.read_metrics("mask", "new").sum.turns > 100, "the newest lines are kept");
     }
 }

@@ -74,7 +74,7 @@ impl CanaryGuard {
 
     /// Checks totals. A percentile of fewer than `min_requests` requests is undecided.
     pub fn check(&self, totals: &MetricTotals, min_requests: u64) -> GuardVerdict {
-        let has_too_few = self.metric.is_percentile() && totals.requests < min_requests;
+        let has_too_few = self.metric.is_percentile() && totals.sum.requests() < min_requests;
         let Some(value) = totals.value(self.metric).filter(|_| !has_too_few) else {
             return GuardVerdict::Undecided;
         };
@@ -221,6 +221,7 @@ impl<'a> GuardParser<'a> {
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::metrics::TurnMetrics;
     use super::*;
 
     fn mistake(text: &str) -> (usize, String) {
@@ -256,12 +257,8 @@ mod tests {
 
     #[test]
     fn totals_are_checked() {
-        let totals = MetricTotals {
-            requests: 3,
-            illegal: 1,
-            engine_us: vec![2_000],
-            ..MetricTotals::default()
-        };
+        let turn = TurnMetrics { illegal: 1, engine_us: vec![2_000; 3], ..TurnMetrics::default() };
+        let totals = MetricTotals::from_turns([turn]);
         let checked = |text: &str| text.parse::<CanaryGuard>().unwrap().check(&totals, 20);
         assert_eq!(checked("violations == 0"), GuardVerdict::Broken(1.0));
         assert_eq!(checked("violations <= 1"), GuardVerdict::Holds(1.0));

@@ -38,21 +38,10 @@ pub struct TurnMetrics {
 /// The totals of many turns.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MetricTotals {
-    pub turns: u64,
+    /// The sums of their numbers; the times are sorted.
+    pub sum: TurnMetrics,
     /// Sessions with a turn.
     pub sessions: BTreeSet<String>,
-    /// Turns that ended without an answer.
-    pub failed_turns: u64,
-    pub requests: u64,
-    /// The times inside the engine, in microseconds, sorted.
-    pub engine_us: Vec<u64>,
-    pub illegal: u64,
-    pub failures: u64,
-    pub repairs: u64,
-    pub fallbacks: u64,
-    pub compactions: u64,
-    pub rejected: u64,
-    pub survival: Shares,
 }
 
 impl TurnMetrics {
@@ -61,55 +50,64 @@ impl TurnMetrics {
         let tried = self.compactions + self.rejected;
         self.turns + tried + self.illegal + self.failures == 0 && self.engine_us.is_empty()
     }
+
+    fn add(&mut self, turn: TurnMetrics) {
+        self.turns += turn.turns;
+        self.failed_turns += turn.failed_turns;
+        self.engine_us.extend(turn.engine_us);
+        self.illegal += turn.illegal;
+        self.failures += turn.failures;
+        self.repairs += turn.repairs;
+        self.fallbacks += turn.fallbacks;
+        self.compactions += turn.compactions;
+        self.rejected += turn.rejected;
+        self.survival.add(&turn.survival);
+    }
+
+    /// The number of requests.
+    pub(super) fn requests(&self) -> u64 {
+        self.engine_us.len() as u64
+    }
 }
 
 impl MetricTotals {
     /// Adds up the metrics of turns.
     pub fn from_turns(turns: impl IntoIterator<Item = TurnMetrics>) -> MetricTotals {
-        let mut sum = MetricTotals::default();
-        for turn in turns {
-            sum.turns += turn.turns;
-            sum.failed_turns += turn.failed_turns;
-            sum.requests += turn.engine_us.len() as u64;
-            sum.illegal += turn.illegal;
-            sum.failures += turn.failures;
-            sum.repairs += turn.repairs;
-            sum.fallbacks += turn.fallbacks;
-            sum.compactions += turn.compactions;
-            sum.rejected += turn.rejected;
-            sum.survival.add(&turn.survival);
-            sum.engine_us.extend(turn.engine_us);
-            sum.sessions.insert(turn.session);
+        let mut totals = MetricTotals::default();
+        for mut turn in turns {
+            totals.sessions.insert(std::mem::take(&mut turn.session));
+            totals.sum.add(turn);
         }
         // Sorted once, since percentiles index into it.
-        sum.engine_us.sort_unstable();
-        sum
+        totals.sum.engine_us.sort_unstable();
+        totals
     }
 
     /// The value of a metric; `None` without measurements.
     pub fn value(&self, metric: MetricName) -> Option<f64> {
         // Without any turn a count of 0 is not a measurement.
-        let count = |count: u64| (self.turns > 0 || count > 0).then_some(count as f64);
+        let sum = &self.sum;
+        let count = |count: u64| (sum.turns > 0 || count > 0).then_some(count as f64);
         match metric {
             MetricName::Count(name) => {
                 let (_, read) = COUNTERS.iter().find(|(counter, _)| *counter == name)?;
-                count(read(self))
+                count(read(sum))
             }
-            MetricName::Survival(None) => (self.compactions > 0).then(|| self.survival.mean()),
+            MetricName::Survival(None) => (sum.compactions > 0).then(|| sum.survival.mean()),
             MetricName::Survival(Some(category)) => {
-                let share = self.survival.of(category);
+                let share = sum.survival.of(category);
                 (share.total > 0).then(|| share.ratio())
             }
             MetricName::Percentile(percent) => self.percentile_ms(percent),
-            MetricName::MaxMs => self.engine_us.last().map(|us| *us as f64 / 1_000.0),
+            MetricName::MaxMs => sum.engine_us.last().map(|us| *us as f64 / 1_000.0),
         }
     }
 
     fn percentile_ms(&self, percent: u64) -> Option<f64> {
         // Nearest rank: a measured value, not an interpolated one.
-        let rank = (self.engine_us.len() as u64 * percent).div_ceil(100).max(1);
+        let rank = (self.sum.requests() * percent).div_ceil(100).max(1);
         let index = usize::try_from(rank - 1).ok()?;
-        self.engine_us.get(index).map(|us| *us as f64 / 1_000.0)
+        self.sum.engine_us.get(index).map(|us| *us as f64 / 1_000.0)
     }
 }
 
@@ -126,19 +124,19 @@ pub enum MetricName {
     MaxMs,
 }
 
-type CounterValue = fn(&MetricTotals) -> u64;
+type CounterValue = fn(&TurnMetrics) -> u64;
 
 /// The counters.
 const COUNTERS: [(&str, CounterValue); 9] = [
-    ("violations", |totals| totals.illegal),
-    ("failures", |totals| totals.failures),
-    ("failed_turns", |totals| totals.failed_turns),
-    ("repairs", |totals| totals.repairs),
-    ("fallbacks", |totals| totals.fallbacks),
-    ("turns", |totals| totals.turns),
-    ("requests", |totals| totals.requests),
-    ("compactions", |totals| totals.compactions),
-    ("rejected", |totals| totals.rejected),
+    ("violations", |sum| sum.illegal),
+    ("failures", |sum| sum.failures),
+    ("failed_turns", |sum| sum.failed_turns),
+    ("repairs", |sum| sum.repairs),
+    ("fallbacks", |sum| sum.fallbacks),
+    ("turns", |sum| sum.turns),
+    ("requests", TurnMetrics::requests),
+    ("compactions", |sum| sum.compactions),
+    ("rejected", |sum| sum.rejected),
 ];
 
 const PERCENTILES: [u64; 3] = [50, 95, 99];

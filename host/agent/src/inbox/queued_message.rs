@@ -21,7 +21,7 @@ impl QueuedMessage {
         if let Some(fields) = message.as_object_mut() {
             fields.insert(INBOX_ID_KEY.to_owned(), Value::String(self.id.clone()));
         }
-        RecordBody::message(&message.to_string())
+        RecordBody::from_message(&message)
     }
 }
 

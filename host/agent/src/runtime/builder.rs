@@ -147,8 +147,7 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Sets the store of sessions that are opened by id. It also keeps the engines' key-value stores if it
-    /// supports them.
+    /// Sets the store of sessions. It also keeps the engines' key-value stores if it supports them.
     #[must_use]
     pub fn store(mut self, store: Arc<dyn SessionStore>) -> Self {
         self.store = Some(store);
@@ -259,7 +258,6 @@ impl RuntimeBuilder {
                 workspace_rules,
                 sessions: Mutex::default(),
                 memory_notes: self.memory_notes()?,
-                store: self.store.clone(),
                 running_subagents: RunningSubagents::default(),
                 background,
                 shutdown,

@@ -8,8 +8,7 @@ use super::Runtime;
 use crate::error::TurnError;
 use crate::session_cell::SessionId;
 use ctxhost_context::LiveSession;
-use ctxhost_session::{Session, SessionHeader};
-use ctxhost_store::SessionStore;
+use ctxhost_session::Session;
 
 impl Runtime {
     /// The number of open sessions.
@@ -36,30 +35,8 @@ impl Runtime {
         self.adopt_session(Session::create(path, &absolute(cwd), None)?)
     }
 
-    /// Opens a session of the store by its id. Turns wait for those of other machines.
-    ///
-    /// # Errors
-    ///
-    /// [`TurnError::NoStore`], or as [`SessionStore::open`].
-    pub fn open_stored_session(&self, id: &str) -> Result<SessionId, TurnError> {
-        self.adopt_session(self.store()?.open(id)?)
-    }
-
-    /// Creates a session in the store. Tools work in `cwd`.
-    ///
-    /// # Errors
-    ///
-    /// [`TurnError::NoStore`], or as [`SessionStore::create`].
-    pub fn create_stored_session(&self, cwd: &Path) -> Result<SessionId, TurnError> {
-        let header = SessionHeader::new(None, &absolute(cwd), self.state.clock().now_ms());
-        self.adopt_session(self.store()?.create(header)?)
-    }
-
-    fn store(&self) -> Result<&dyn SessionStore, TurnError> {
-        self.state.store.as_deref().ok_or(TurnError::NoStore)
-    }
-
-    /// Adds a session that is already open, such as one in memory.
+    /// Adds a session that is already open, such as one in memory or of a store. Turns of the latter wait for
+    /// those of other machines.
     ///
     /// # Errors
     ///

@@ -61,15 +61,15 @@ fn secrets(harness: &CaseHarness<'_>, in_summary: bool) -> CaseOutcome {
     let target = harness.open(host)?;
     let plans = run_session(&target, &view)?;
     for (what, plan) in &plans {
-        for (place, text) in own_texts(plan, &view) {
-            no_secret(&format!("{place} of {what}"), &text)?;
+        for PlanText { place, text, own } in plan_texts(plan, &view) {
+            no_secret(&format!("{place} of {what}"), &text, own)?;
         }
     }
     for (key, value) in target.host.inner.kv() {
-        no_secret(&format!("the stored value {key:?}"), &value)?;
+        no_secret(&format!("the stored value {key:?}"), &value, "")?;
     }
     for line in target.host.inner.log_lines() {
-        no_secret("a log line", &format!("{} {}", line.message, line.fields))?;
+        no_secret("a log line", &format!("{} {}", line.message, line.fields), "")?;
     }
     Ok(CaseStats::with_checks(plans.len() as u64 + 2))
 }
@@ -103,8 +103,10 @@ fn session_with_secrets() -> TranscriptBuilder {
     builder
 }
 
-fn no_secret(place: &str, text: &str) -> Result<(), CheckFault> {
-    match SECRETS.iter().find(|(_, secret)| text.contains(secret)) {
+/// Fails for a text with a secret that `own` does not contain.
+fn no_secret(place: &str, text: &str, own: &str) -> Result<(), CheckFault> {
+    let is_leaked = |secret: &str| text.contains(secret) && !own.contains(secret);
+    match SECRETS.iter().find(|(_, secret)| is_leaked(secret)) {
         Some((name, _)) => {
             let message = format!(
                 "{name} of the session is in {place}: text of an engine is stored and sent \
@@ -139,30 +141,41 @@ fn run_session(
     Ok(plans)
 }
 
-/// The texts of a plan written by the engine, with their location: insertions, notes, details. A replaced
-/// text may repeat the secrets of its own entry.
-fn own_texts(plan: &Plan, view: &Transcript) -> Vec<(&'static str, String)> {
-    let mut words = Vec::new();
+/// A text of a plan that the engine wrote.
+struct PlanText<'a> {
+    /// Where it is.
+    place: &'static str,
+    text: String,
+    /// The JSON of the entry that it replaces. An entry may keep its own secret: the session contains it there anyway.
+    own: &'a str,
+}
+
+/// The texts of a plan that the engine wrote: insertions, replacements, notes, details.
+fn plan_texts<'a>(plan: &Plan, view: &'a Transcript) -> Vec<PlanText<'a>> {
+    let other = |place, text: &str| PlanText { place, text: text.to_owned(), own: "" };
+    let replaced = |place, seq: u64, text: &str| {
+        let own = view.get(seq).map(|entry| entry.raw()).unwrap_or_default();
+        PlanText { own, ..other(place, text) }
+    };
+    let mut texts = Vec::new();
     for op in &plan.ops {
         match &op.action {
-            Action::Insert { text, .. } => words.push(("an inserted text", text.clone())),
+            Action::Insert { text, .. } => texts.push(other("an inserted text", text)),
             Action::ReplaceText { seq, text } => {
-                let before = view.get(*seq).map(|entry| entry.text()).unwrap_or_default();
-                // An entry may keep its own secret: the session contains it there anyway.
-                if SECRETS.iter().all(|(_, secret)| !before.contains(secret)) {
-                    words.push(("a replaced text", text.clone()));
-                }
+                texts.push(replaced("a replaced text", *seq, text));
+            }
+            Action::ReplaceRaw { seq, raw } => {
+                texts.push(replaced("a replaced message", *seq, raw));
             }
             _ => {}
         }
-        words.extend(op.note.iter().map(|note| ("a note in a plan", note.detail.clone())));
     }
-    words.extend(plan.extras.notes.iter().map(|note| ("a note in a plan", note.detail.clone())));
-    words.push(("the details", plan.extras.details.to_string()));
-    words.extend(
-        plan.extras.system_prompt_addition.iter().map(|text| ("the system prompt", text.clone())),
-    );
-    words
+    let notes = plan.ops.iter().filter_map(|op| op.note.as_ref()).chain(&plan.extras.notes);
+    texts.extend(notes.map(|note| other("a note in a plan", &note.detail)));
+    texts.push(other("the details", &plan.extras.details.to_string()));
+    let added = plan.extras.system_prompt_addition.iter();
+    texts.extend(added.map(|text| other("the system prompt", text)));
+    texts
 }
 
 fn markers(harness: &CaseHarness<'_>) -> CaseOutcome {

@@ -47,11 +47,7 @@ impl NewItems {
 
 fn record_body(entry: &ParsedEntry) -> Result<RecordBody, SessionError> {
     match entry {
-        ParsedEntry::Message(message) => {
-            let json = serde_json::to_string(message)
-                .map_err(|error| SessionError::Body { reason: error.to_string() })?;
-            RecordBody::message(&json)
-        }
+        ParsedEntry::Message(message) => RecordBody::from_message(message),
         ParsedEntry::Note(text) => Ok(RecordBody::custom_message(NOTE, text, true)),
     }
 }

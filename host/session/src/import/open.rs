@@ -157,7 +157,7 @@ fn open_foreign(
         while let Some(compaction) = compactions.next_if(|compaction| compaction.at <= place) {
             writer.append(&mut session, compaction, &messages)?;
         }
-        let body = RecordBody::message(&message.to_string())?;
+        let body = RecordBody::from_message(message)?;
         writer.add_message(session.append_at(body, timestamp_ms)?);
     }
     for compaction in compactions {

@@ -40,19 +40,20 @@ fn is_filtered(engine: &EngineInstance) -> bool {
     is_filtered
 }
 
-/// A row of the table.
+/// A call in the table.
 #[derive(Clone)]
 struct Row {
     name: String,
     answer: String,
+    reason: String,
 }
 
 fn table() -> BTreeMap<u32, Row> {
     let page = std::fs::read_to_string(root().join("docs/engines/sandbox.md")).unwrap();
-    let mut rows = BTreeMap::new();
+    let mut table = BTreeMap::new();
     for line in page.lines() {
         let cells: Vec<_> = line.split('|').map(str::trim).collect();
-        let [_, answer @ ("allowed" | "by arguments" | "unknown" | "refused"), _, calls, _] =
+        let [_, answer @ ("allowed" | "by arguments" | "unknown" | "refused"), reason, calls, _] =
             cells[..]
         else {
             continue;
@@ -62,11 +63,61 @@ fn table() -> BTreeMap<u32, Row> {
             let (name, numbers) = call.split_once('=').unwrap_or(("", call));
             let (first, last) = numbers.split_once('-').unwrap_or((numbers, numbers));
             for number in first.parse().unwrap()..=last.parse().unwrap() {
-                rows.insert(number, Row { name: name.to_owned(), answer: answer.to_owned() });
+                let (name, answer) = (name.to_owned(), answer.to_owned());
+                let row = Row { name, answer, reason: reason.to_owned() };
+                assert!(table.insert(number, row).is_none(), "{number} has two rows");
             }
         }
     }
-    rows
+    table
+}
+
+/// Why a call is refused; what comes after a semicolon explains one row.
+const REFUSED_FOR: [&str; 9] = [
+    "uncounted memory",
+    "privileges and namespaces",
+    "file metadata",
+    "not needed",
+    "writes files",
+    "network",
+    "other processes",
+    "kernel administration",
+    "unassigned",
+];
+
+#[test]
+fn every_number_has_a_row_and_every_refusal_a_known_reason() {
+    let table = table();
+    let newest = *table.keys().next_back().unwrap();
+    assert_eq!(table.len() as u32, newest + 1, "a number has no row");
+    for (number, row) in table.iter().filter(|(_, row)| row.answer == "refused") {
+        let reason = row.reason.split(';').next().unwrap();
+        assert!(REFUSED_FOR.contains(&reason), "{number} {}: {reason:?}", row.name);
+    }
+}
+
+/// The filter of a sandbox knows numbers, people read names.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn every_number_has_the_name_that_the_kernel_gives_it() {
+    let headers = ["/usr/include/x86_64-linux-gnu/asm/unistd_64.h", "/usr/include/asm/unistd_64.h"];
+    let Some(header) = headers.iter().find_map(|path| std::fs::read_to_string(path).ok()) else {
+        println!("SKIPPED: this machine has no headers of the kernel: {headers:?}");
+        return;
+    };
+    let calls = header.lines().filter_map(|line| line.strip_prefix("#define __NR_"));
+    let calls = calls.filter_map(|line| {
+        let (name, number) = line.split_once(' ')?;
+        Some((number.trim().parse::<u32>().ok()?, name))
+    });
+    let (table, mut compared) = (table(), 0);
+    for (number, name) in calls {
+        // A newer kernel may have more calls than the table.
+        let Some(row) = table.get(&number) else { continue };
+        assert_eq!(row.name, name, "{number}");
+        compared += 1;
+    }
+    assert!(compared > 300, "only {compared} calls of {headers:?} are in the table");
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -49,7 +49,7 @@ async fn new_sessions_are_served_by_the_canary_across_restarts() {
         "from the first turn on"
     );
     let totals = canary_folder(&host).read_metrics("window", &canary.run);
-    assert_eq!((totals.turns, totals.requests, totals.sessions.len()), (2, 2, 2));
+    assert_eq!((totals.sum.turns, totals.sum.engine_us.len(), totals.sessions.len()), (2, 2, 2));
 }
 
 #[tokio::test]
@@ -59,7 +59,7 @@ async fn older_sessions_are_not_served_by_the_canary() {
     host.agent.runtime.reload().await.unwrap();
     assert_eq!(host.agent.send().await, "mask");
     let totals = canary_folder(&host).read_metrics("mask", &canary.run);
-    assert_eq!(totals.turns, 1, "the current engine is measured too, to compare");
+    assert_eq!(totals.sum.turns, 1, "the current engine is measured too, to compare");
 }
 
 #[tokio::test]
@@ -127,5 +127,5 @@ async fn earlier_failures_are_not_part_of_the_comparison() {
     host.agent.runtime.reload().await.unwrap();
     assert_eq!(host.agent.send().await, "legacy");
     let totals = canary_folder(&host).read_metrics("ledger", &canary.run);
-    assert_eq!((totals.turns, totals.failures), (1, 0));
+    assert_eq!((totals.sum.turns, totals.sum.failures), (1, 0));
 }
