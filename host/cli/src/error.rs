@@ -18,10 +18,9 @@ use ctxhost_session::import;
 use ctxhost_store as store;
 use ctxhost_trust::{LockError, PackageError};
 
-use super::output::Output;
-use super::session_arg::shell_quote;
 use super::output::{Output, terminal_width};
 use super::render::format::format_count;
+use super::session_arg::shell_quote;
 
 /// Width of diagnostics that no terminal shows.
 const DIAGNOSTIC_WIDTH: u16 = 80;

@@ -163,7 +163,10 @@ fn promote(slot: &SlotConfig, output: &mut Output) -> Result<(), CliError> {
         0 => String::new(),
         turns => {
             let turns = format_count(turns, "turn");
-            format!("; {} of {turns} failed during the trial", group_digits(figures.sum.failed_turns))
+            format!(
+                "; {} of {turns} failed during the trial",
+                group_digits(figures.sum.failed_turns)
+            )
         }
     };
     output.print(&format!("{engine} 100%  (was {}{tried})\n{HOSTS_RELOAD}\n", was.effective()))?;
