@@ -36,6 +36,8 @@ struct EvidenceSums {
     turns: f64,
     whole_turns: f64,
     all: f64,
+    /// Questions of which something is left out, and the sum of their shares.
+    ranked: f64,
     top5: f64,
     /// Questions with a replaced answer, and those that show nothing but it.
     updated: f64,
@@ -239,7 +241,11 @@ impl EvidenceSums {
         self.turns += evidence.len() as f64;
         self.whole_turns += whole as f64;
         self.all += if whole == evidence.len() { 1.0 } else { 0.0 };
-        self.top5 += top_conversations(question, kept);
+        // A prompt with everything ranks nothing.
+        if (0..question.turns.len()).any(|turn| share(&turn) < 0.999) {
+            self.ranked += 1.0;
+            self.top5 += top_conversations(question, kept);
+        }
         let (stale, current) = question.split_evidence();
         let is_shown = |turns: &[usize]| turns.iter().any(|turn| share(turn) > 0.0);
         if !stale.is_empty() {
@@ -259,7 +265,7 @@ impl EvidenceSums {
             recall_percent: percent(self.recall, self.questions),
             turn_percent: percent(self.whole_turns, self.turns),
             all_percent: percent(self.all, self.questions),
-            top5_percent: percent(self.top5, self.questions),
+            top5_percent: (self.ranked > 0.0).then(|| percent(self.top5, self.ranked)),
             stale_only_percent: (self.updated > 0.0)
                 .then(|| percent(self.stale_only, self.updated)),
             by_category: by_category.collect(),

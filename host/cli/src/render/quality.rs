@@ -175,9 +175,9 @@ fn evidence_table(report: &QualityReport, file: &str) -> QualityTable {
     let questions = rows.first().map_or(0, |row| row.questions);
     let cells = |row: &&EvidenceRow| {
         let mut cells = first_cells(&row.subject, row.budget_tokens);
-        let shares = [row.recall_percent, row.turn_percent, row.all_percent, row.top5_percent];
-        cells.extend(shares.map(share));
-        cells.push(row.stale_only_percent.map_or(DASH.to_owned(), share));
+        cells.extend([row.recall_percent, row.turn_percent, row.all_percent].map(share));
+        let shares = [row.top5_percent, row.stale_only_percent];
+        cells.extend(shares.map(|percent| percent.map_or(DASH.to_owned(), share)));
         (cells, is_broken(row.is_baseline, &row.run))
     };
     QualityTable {
