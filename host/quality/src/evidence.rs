@@ -60,6 +60,7 @@ pub async fn measure_evidence(
 ) -> Result<Vec<EvidenceRow>, QualityError> {
     let mut rows = Vec::new();
     let indexes = ranked_indexes(questions, subject);
+    let history_tokens = questions.iter().map(history_size).max().unwrap_or(0);
     for budget_tokens in budgets {
         // Each question is a session of its own, so nothing is read from a cache.
         let prices = CachePrices { read: 1.0, write: 1.0 };
@@ -80,11 +81,16 @@ pub async fn measure_evidence(
             subject: subject.name().to_owned(),
             is_baseline: subject.is_baseline(),
             budget_tokens: *budget_tokens,
-            run: meter.totals(),
+            run: meter.totals(history_tokens),
             ..sums.row()
         });
     }
     Ok(rows)
+}
+
+/// The size of a question and its history, in tokens.
+fn history_size(question: &LabelledQuestion) -> u64 {
+    question.turns.iter().map(|turn| estimate(&turn.text)).sum::<u64>() + estimate(&question.query)
 }
 
 /// The words of each question's turns, if the subject ranks them. Indexes do not depend on the budget,
