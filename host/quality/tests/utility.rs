@@ -67,9 +67,14 @@ fn session() -> Session {
     let fact = |at: usize| {
         let names = ["billing", "search", "ledger", "upload", "report", "mailer"];
         let name = format!("{}-{at}", names[at % names.len()]);
-        (name.clone(), format!("the {name} service listens on port {} of host-{}", 4_000 + at * 7, at * 13))
+        (
+            name.clone(),
+            format!("the {name} service listens on port {} of host-{}", 4_000 + at * 7, at * 13),
+        )
     };
-    let mut lines = vec![json!({ "type": "session", "version": 3, "id": "s", "timestamp": "2026-01-01T00:00:00.000Z", "cwd": "/" })];
+    let mut lines = vec![
+        json!({ "type": "session", "version": 3, "id": "s", "timestamp": "2026-01-01T00:00:00.000Z", "cwd": "/" }),
+    ];
     let mut say = |role: &str, text: String| {
         let at = lines.len();
         let parent = (at > 1).then(|| format!("{:08x}", at - 1));
@@ -106,7 +111,8 @@ async fn relevant_contexts_predict_the_next_answer_better() {
     let client = LogprobClient::new(&url, "m", None).unwrap();
     let probe = UtilityProbe { client, answers: 16, whole_tokens: None };
     let (tail, bm25) = (measure(&probe, "tail", 600).await, measure(&probe, "bm25", 600).await);
-    let (recall, whole) = (measure(&probe, "recall", 600).await, measure(&probe, "whole", 600).await);
+    let (recall, whole) =
+        (measure(&probe, "recall", 600).await, measure(&probe, "whole", 600).await);
     assert_eq!(whole.utility, Some(1.0), "{whole:?}");
     assert_eq!((whole.nats, whole.answers), (whole.nats_with_all, 16));
     assert!(tail.nats < tail.nats_without, "{tail:?}");

@@ -30,7 +30,7 @@ pub(crate) fn text(report: &QualityReport, style: TextStyle) -> String {
         format!("{}\n{}", style.paint(Tone::Strong, &table.title), grid.render(style))
     };
     let mut parts: Vec<String> = all_tables(report).into_iter().map(render).collect();
-    parts.push(format!("{}\n", checks(report).replace(" · ", "\n")));
+    parts.extend(checks(report).map(|checks| format!("{}\n", checks.replace(" · ", "\n"))));
     parts.join("\n")
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn markdown(report: &QualityReport) -> String {
         )
     };
     let mut parts: Vec<String> = all_tables(report).into_iter().map(render).collect();
-    parts.push(format!("{}\n", checks(report)));
+    parts.extend(checks(report).map(|checks| format!("{checks}\n")));
     parts.join("\n")
 }
 
@@ -62,22 +62,23 @@ pub(super) fn is_text(name: &str) -> bool {
     matches!(name, "engine" | "best")
 }
 
-/// What must hold for every engine.
-pub(super) fn checks(report: &QualityReport) -> String {
+/// What must hold for every engine; `None` if no request was shaped by one.
+pub(super) fn checks(report: &QualityReport) -> Option<String> {
     let (mut requests, mut repeated, mut differing) = (0, 0, 0);
     for run in report.engine_runs() {
         requests += run.requests;
         repeated += run.repeated;
         differing += run.differing;
     }
-    format!(
+    let text = format!(
         "{} of {} over their budget · {} · {} of {} differ",
         group_digits(report.overruns()),
         format_count(requests, "engine request"),
         format_count(report.violations(), "invariant violation"),
         group_digits(differing),
         format_count(repeated, "repeated request"),
-    )
+    );
+    (requests > 0).then_some(text)
 }
 
 fn all_tables(report: &QualityReport) -> Vec<QualityTable> {
