@@ -105,8 +105,8 @@ impl QualityReport {
                 RunFit::Whole(tokens) => figures.push(figure(VerdictAspect::KeepWhole, tokens)),
                 RunFit::Budget => {
                     figures.push(figure(VerdictAspect::MostIdentifiers, row.derivable_percent));
-                    let cost = row.run.billed_tokens as f64 / row.run.requests.max(1) as f64;
-                    figures.push(figure(VerdictAspect::Cheapest, cost.round()));
+                    let cost = row.run.billed_tokens.div_ceil(row.run.requests.max(1));
+                    figures.push(figure(VerdictAspect::Cheapest, cost as f64));
                     if let Some(prefix) = row.run.stable_prefix_percent {
                         figures.push(figure(VerdictAspect::StablestPrefix, prefix));
                     }
