@@ -120,7 +120,6 @@ pub(crate) struct RunMeter {
     violations: u64,
     emergency_trims: u64,
     room_shares: f64,
-    history_tokens: u64,
     sent_tokens: u64,
     billed_tokens: f64,
     prefix_shares: Vec<f64>,
@@ -149,13 +148,12 @@ impl RunMeter {
     }
 
     /// Counts a request, of an engine or a baseline.
-    pub(crate) fn observe(&mut self, seen: &SeenContext, history_tokens: u64, budget_tokens: u64) {
+    pub(crate) fn observe(&mut self, seen: &SeenContext, view_tokens: u64, budget_tokens: u64) {
         self.requests += 1;
         self.overruns += u64::from(seen.tokens > budget_tokens);
-        self.history_tokens = self.history_tokens.max(history_tokens);
         self.sent_tokens += seen.tokens;
         // A history smaller than the budget can only use its own size.
-        let most_tokens = budget_tokens.min(history_tokens).max(1);
+        let most_tokens = budget_tokens.min(view_tokens).max(1);
         self.room_shares += (seen.tokens as f64 / most_tokens as f64).min(1.0);
         self.compare(seen);
         self.digests.push(hash_of(&seen.all));
@@ -189,7 +187,8 @@ impl RunMeter {
         }
     }
 
-    pub(crate) fn totals(mut self) -> RunTotals {
+    /// `history_tokens` is the size of the largest history, without compactions.
+    pub(crate) fn totals(mut self, history_tokens: u64) -> RunTotals {
         self.times_us.sort_unstable();
         let at = |share: f64| {
             let last = self.times_us.len().saturating_sub(1);
@@ -205,7 +204,7 @@ impl RunMeter {
             violations: self.violations,
             emergency_trims: self.emergency_trims,
             room_percent: percent(self.room_shares, self.requests as f64),
-            history_tokens: self.history_tokens,
+            history_tokens,
             sent_tokens: self.sent_tokens,
             billed_tokens: self.billed_tokens.round() as u64,
             stable_prefix_percent: (prefixes > 0.0).then(|| percent(prefix, 1.0)),
@@ -237,7 +236,7 @@ mod tests {
         let mut meter = RunMeter::new(CachePrices::default());
         meter.observe(&seen(&[(1, 100), (2, 100)]), 200, 400);
         meter.observe(&seen(&[(1, 100), (3, 100)]), 300, 150);
-        let totals = meter.totals();
+        let totals = meter.totals(300);
         // Both items are written first; then one is read and the other written.
         assert_eq!((totals.sent_tokens, totals.billed_tokens), (400, 250 + 10 + 125));
         assert_eq!(totals.stable_prefix_percent, Some(50.0));
@@ -256,7 +255,7 @@ mod tests {
         };
         let mut first = run(&["a", "b", "c"]);
         first.compare_repeated(1, &run(&["b", "x"]));
-        let totals = first.totals();
+        let totals = first.totals(0);
         assert_eq!((totals.repeated, totals.differing), (2, 1));
     }
 }

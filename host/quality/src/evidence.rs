@@ -36,6 +36,8 @@ struct EvidenceSums {
     turns: f64,
     whole_turns: f64,
     all: f64,
+    /// Questions of which something is left out, and the sum of their shares.
+    ranked: f64,
     top5: f64,
     /// Questions with a replaced answer, and those that show nothing but it.
     updated: f64,
@@ -58,6 +60,7 @@ pub async fn measure_evidence(
 ) -> Result<Vec<EvidenceRow>, QualityError> {
     let mut rows = Vec::new();
     let indexes = ranked_indexes(questions, subject);
+    let history_tokens = questions.iter().map(history_size).max().unwrap_or(0);
     for budget_tokens in budgets {
         // Each question is a session of its own, so nothing is read from a cache.
         let prices = CachePrices { read: 1.0, write: 1.0 };
@@ -78,11 +81,16 @@ pub async fn measure_evidence(
             subject: subject.name().to_owned(),
             is_baseline: subject.is_baseline(),
             budget_tokens: *budget_tokens,
-            run: meter.totals(),
+            run: meter.totals(history_tokens),
             ..sums.row()
         });
     }
     Ok(rows)
+}
+
+/// The size of a question and its history, in tokens.
+fn history_size(question: &LabelledQuestion) -> u64 {
+    question.turns.iter().map(|turn| estimate(&turn.text)).sum::<u64>() + estimate(&question.query)
 }
 
 /// The words of each question's turns, if the subject ranks them. Indexes do not depend on the budget,
@@ -239,7 +247,11 @@ impl EvidenceSums {
         self.turns += evidence.len() as f64;
         self.whole_turns += whole as f64;
         self.all += if whole == evidence.len() { 1.0 } else { 0.0 };
-        self.top5 += top_conversations(question, kept);
+        // A prompt with everything ranks nothing.
+        if (0..question.turns.len()).any(|turn| share(&turn) < 0.999) {
+            self.ranked += 1.0;
+            self.top5 += top_conversations(question, kept);
+        }
         let (stale, current) = question.split_evidence();
         let is_shown = |turns: &[usize]| turns.iter().any(|turn| share(turn) > 0.0);
         if !stale.is_empty() {
@@ -259,7 +271,7 @@ impl EvidenceSums {
             recall_percent: percent(self.recall, self.questions),
             turn_percent: percent(self.whole_turns, self.turns),
             all_percent: percent(self.all, self.questions),
-            top5_percent: percent(self.top5, self.questions),
+            top5_percent: (self.ranked > 0.0).then(|| percent(self.top5, self.ranked)),
             stale_only_percent: (self.updated > 0.0)
                 .then(|| percent(self.stale_only, self.updated)),
             by_category: by_category.collect(),

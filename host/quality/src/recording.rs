@@ -35,6 +35,7 @@ pub async fn measure_recording(
     mut on_progress: impl FnMut(u64),
 ) -> Result<Vec<RecordingRow>, QualityError> {
     let turns = needed_by_turn(recorded);
+    let history_tokens = recorded_log(recorded).snapshot().total_tokens();
     let mut rows = Vec::new();
     for (at, budget_tokens) in budgets.iter().enumerate() {
         let replay = RecordingReplay { recorded, subject, budget_tokens: *budget_tokens, config };
@@ -56,7 +57,7 @@ pub async fn measure_recording(
             subject: subject.name().to_owned(),
             is_baseline: subject.is_baseline(),
             budget_tokens: *budget_tokens,
-            run: meter.totals(),
+            run: meter.totals(history_tokens),
             ..steps.row()
         });
     }

@@ -105,8 +105,9 @@ pub struct EvidenceRow {
     pub turn_percent: f64,
     /// Questions with all of their evidence shown whole, in percent.
     pub all_percent: f64,
-    /// Mean share of evidence conversations among the five most shown ones, in percent.
-    pub top5_percent: f64,
+    /// Mean share of evidence conversations among the five most shown ones, in percent; `None` if every
+    /// prompt shows the whole history.
+    pub top5_percent: Option<f64>,
     /// Questions with a replaced answer that show this answer and not the current one, in percent;
     /// `None` without such questions.
     pub stale_only_percent: Option<f64>,

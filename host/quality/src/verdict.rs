@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::report::{QualityReport, RunTotals};
+use crate::report::{QualityReport, RecordingRow, RunTotals, UtilityRow};
 
 /// What a verdict is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -105,8 +105,8 @@ impl QualityReport {
                 RunFit::Whole(tokens) => figures.push(figure(VerdictAspect::KeepWhole, tokens)),
                 RunFit::Budget => {
                     figures.push(figure(VerdictAspect::MostIdentifiers, row.derivable_percent));
-                    let cost = row.run.billed_tokens as f64 / row.run.requests.max(1) as f64;
-                    figures.push(figure(VerdictAspect::Cheapest, cost.round()));
+                    let cost = row.run.billed_tokens.div_ceil(row.run.requests.max(1));
+                    figures.push(figure(VerdictAspect::Cheapest, cost as f64));
                     if let Some(prefix) = row.run.stable_prefix_percent {
                         figures.push(figure(VerdictAspect::StablestPrefix, prefix));
                     }
@@ -114,7 +114,8 @@ impl QualityReport {
                 RunFit::Neither => {}
             }
         }
-        figures.extend(self.utility.iter().filter_map(|row| {
+        let utility = self.utility.iter().filter(|row| self.keeps_budget(row));
+        figures.extend(utility.filter_map(|row| {
             Some(Figure {
                 file: &row.file,
                 subject: &row.subject,
@@ -131,6 +132,16 @@ impl QualityReport {
             value: crate::context::percent(row.rules_kept as f64, row.rules as f64),
         }));
         figures
+    }
+
+    /// Whether the requests behind a utility fit their budget and are not the whole history.
+    fn keeps_budget(&self, utility: &UtilityRow) -> bool {
+        let is_same = |row: &&RecordingRow| {
+            (&row.file, &row.subject, row.budget_tokens)
+                == (&utility.file, &utility.subject, utility.budget_tokens)
+        };
+        let row = self.recordings.iter().find(is_same);
+        row.is_some_and(|row| matches!(fit_of(&row.run, row.budget_tokens), RunFit::Budget))
     }
 }
 
@@ -175,7 +186,7 @@ impl Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{EvidenceRow, RecordingRow};
+    use crate::report::EvidenceRow;
 
     fn evidence(
         subject: &str,
@@ -211,6 +222,30 @@ mod tests {
                 (VerdictAspect::MostEvidence, 4_000, "recall".to_owned()),
             ]
         );
+    }
+
+    #[test]
+    fn a_context_over_its_budget_has_no_best_utility() {
+        let row = |subject: &str, overruns| RecordingRow {
+            subject: subject.to_owned(),
+            budget_tokens: 10,
+            run: RunTotals { history_tokens: 99, overruns, ..RunTotals::default() },
+            ..RecordingRow::default()
+        };
+        let utility = |subject: &str, utility| UtilityRow {
+            subject: subject.to_owned(),
+            budget_tokens: 10,
+            utility: Some(utility),
+            ..UtilityRow::default()
+        };
+        let report = QualityReport {
+            recordings: vec![row("tail", 0), row("whole", 7)],
+            utility: vec![utility("tail", 0.5), utility("whole", 1.0)],
+            ..QualityReport::default()
+        };
+        let verdicts = report.judge().verdicts;
+        let best = verdicts.iter().find(|verdict| verdict.aspect == VerdictAspect::BestUtility);
+        assert_eq!(best.unwrap().subjects, ["tail"]);
     }
 
     #[test]

@@ -62,7 +62,7 @@ fn end(mut page: HtmlWriter, note: &'static str) -> String {
         .raw(note)
         .raw(" Made by ctxhost ")
         .text(env!("CARGO_PKG_VERSION"))
-        .raw(", without network access.</footer>\n</main>\n<script>\n")
+        .raw(". The page loads nothing.</footer>\n</main>\n<script>\n")
         .raw(SCRIPT)
         .raw("</script>\n</body>\n</html>\n");
     page.finish()

@@ -30,7 +30,7 @@ pub(crate) fn text(report: &QualityReport, style: TextStyle) -> String {
         format!("{}\n{}", style.paint(Tone::Strong, &table.title), grid.render(style))
     };
     let mut parts: Vec<String> = all_tables(report).into_iter().map(render).collect();
-    parts.push(format!("{}\n", checks(report).replace(" · ", "\n")));
+    parts.extend(checks(report).map(|checks| format!("{}\n", checks.replace(" · ", "\n"))));
     parts.join("\n")
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn markdown(report: &QualityReport) -> String {
         )
     };
     let mut parts: Vec<String> = all_tables(report).into_iter().map(render).collect();
-    parts.push(format!("{}\n", checks(report)));
+    parts.extend(checks(report).map(|checks| format!("{checks}\n")));
     parts.join("\n")
 }
 
@@ -62,22 +62,23 @@ pub(super) fn is_text(name: &str) -> bool {
     matches!(name, "engine" | "best")
 }
 
-/// What must hold for every engine.
-pub(super) fn checks(report: &QualityReport) -> String {
+/// What must hold for every engine; `None` if no request was shaped by one.
+pub(super) fn checks(report: &QualityReport) -> Option<String> {
     let (mut requests, mut repeated, mut differing) = (0, 0, 0);
     for run in report.engine_runs() {
         requests += run.requests;
         repeated += run.repeated;
         differing += run.differing;
     }
-    format!(
+    let text = format!(
         "{} of {} over their budget · {} · {} of {} differ",
         group_digits(report.overruns()),
         format_count(requests, "engine request"),
         format_count(report.violations(), "invariant violation"),
         group_digits(differing),
         format_count(repeated, "repeated request"),
-    )
+    );
+    (requests > 0).then_some(text)
 }
 
 fn all_tables(report: &QualityReport) -> Vec<QualityTable> {
@@ -175,9 +176,9 @@ fn evidence_table(report: &QualityReport, file: &str) -> QualityTable {
     let questions = rows.first().map_or(0, |row| row.questions);
     let cells = |row: &&EvidenceRow| {
         let mut cells = first_cells(&row.subject, row.budget_tokens);
-        let shares = [row.recall_percent, row.turn_percent, row.all_percent, row.top5_percent];
-        cells.extend(shares.map(share));
-        cells.push(row.stale_only_percent.map_or(DASH.to_owned(), share));
+        cells.extend([row.recall_percent, row.turn_percent, row.all_percent].map(share));
+        let shares = [row.top5_percent, row.stale_only_percent];
+        cells.extend(shares.map(|percent| percent.map_or(DASH.to_owned(), share)));
         (cells, is_broken(row.is_baseline, &row.run))
     };
     QualityTable {

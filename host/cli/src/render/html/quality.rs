@@ -18,8 +18,14 @@ pub(crate) fn quality_page(report: &QualityReport) -> String {
     begin(&mut page, "Quality of engines", "ctxhost bench quality");
     page.raw("</header>\n");
     let is_broken = report.overruns() + report.violations() > 0;
-    page.raw(if is_broken { "<p class=\"verdict bad\">" } else { "<p class=\"verdict good\">" });
-    page.text(checks(report)).raw("</p>\n");
+    if let Some(checks) = checks(report) {
+        page.raw(if is_broken {
+            "<p class=\"verdict bad\">"
+        } else {
+            "<p class=\"verdict good\">"
+        });
+        page.text(checks).raw("</p>\n");
+    }
     for verdict in verdict_tables(report) {
         section(&mut page, &verdict);
     }
