@@ -228,7 +228,11 @@ fn a_locked_command_loads_what_the_lock_pins_and_nothing_else() {
     let file = place.at("libchaos.so").display().to_string();
     let mut command = ctxhost();
     command.current_dir(empty.path()).args(["--locked", "replay", "demo:mixed", "--engine", &file]);
-    assert_eq!(command.output().unwrap().status.code(), Some(4), "without a config there is no pin");
+    assert_eq!(
+        command.output().unwrap().status.code(),
+        Some(4),
+        "without a config there is no pin"
+    );
     // An engine without an entry would be replaced by the bundled one.
     let config = place.config().replace("[plugins.entries.chaos]", "[plugins.entries.x]");
     fs::write(place.at("ctxhost.toml"), format!("plugins.slots.context_engine = \"y\"\n{config}"))
