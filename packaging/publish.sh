@@ -87,7 +87,7 @@ echo "== $first as cargo publishes it"
 CARGO_TARGET_DIR=$work/target cargo publish --dry-run --allow-dirty --quiet --package "$first" \
     || { echo "NOT TRIED: \`cargo publish --dry-run\` needs the registry's index"; exit 1; }
 
-echo "== an engine of somebody else, against the package"
+echo "== a third-party engine, against the package"
 api=$(printf '%s\n' "${crates[@]}" | sed -n 's/^ctxhost-engine-api //p')
 cat > "$work/consumer/Cargo.toml" <<EOF
 [package]

@@ -48,7 +48,7 @@ pub fn named_path(source: &str) -> Result<PathBuf, SourceError> {
 
 /// The source to record for a library, so that another checkout finds it: a path below `folder` in
 /// the form of [`relative_path`]; the URL if the user named one; else none, since a path of this
-/// machine helps nobody. `folder` and `library` are canonical.
+/// machine is of no use elsewhere. `folder` and `library` are canonical.
 pub fn recorded_source(folder: &Path, named: &str, library: &Path) -> Option<String> {
     if named.contains(URL_MARK) {
         return Url::from_file_path(library).ok().map(String::from);

@@ -171,7 +171,7 @@ impl EngineSync<'_> {
             UsableFile::Entered => return Ok(EngineSyncResult::Present),
             UsableFile::Installed => EngineSyncResult::Present,
             UsableFile::Package(package) => {
-                // Unlike `install`, nobody looked at the config that names the folder.
+                // Unlike for `install`, no user has looked at the config that names the folder.
                 self.folders.current.check_inside(&self.folders.project)?;
                 self.folders.current.put(&package)?;
                 EngineSyncResult::Installed { from: package.file.path.clone() }

@@ -182,15 +182,15 @@ fn paths_of_earlier_versions_become_relative() {
     fs::remove_dir_all(place.at(".ctxhost")).unwrap();
     fs::write(place.at("ctxhost.toml"), format!("[plugins.entries.chaos]\npath = {file:?}\n"))
         .unwrap();
-    let lock: Vec<String> = place
-        .lock()
-        .lines()
-        .filter(|line| !line.starts_with("source"))
-        .map(|line| match line.starts_with("file") {
-            true => format!("file = {file:?}"),
-            false => line.to_owned(),
-        })
-        .collect();
+    let lock: Vec<String> =
+        place
+            .lock()
+            .lines()
+            .filter(|line| !line.starts_with("source"))
+            .map(|line| {
+                if line.starts_with("file") { format!("file = {file:?}") } else { line.to_owned() }
+            })
+            .collect();
     fs::write(place.at("ctxhost.lock"), lock.join("\n")).unwrap();
 
     place.done(&["use", "chaos"]);
