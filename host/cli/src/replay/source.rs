@@ -11,7 +11,7 @@ use ctxhost_agent::OfflineOptions;
 use ctxhost_agent::engine_registry::EngineRegistry;
 use ctxhost_agent::replay::report::ReplayWindow;
 use ctxhost_config::Config;
-use ctxhost_session::import::{self, DEMO_PREFIX, DEMOS, DemoSession, ImportedSession};
+use ctxhost_session::import::{DEMO_PREFIX, DEMOS, DemoSession, ImportedSession};
 
 /// A session on the command line: `work.jsonl`, `demo:coding`.
 #[derive(Clone, Debug)]
