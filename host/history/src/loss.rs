@@ -115,6 +115,8 @@ fn rebilled_tokens(session: &Session, id: &str) -> Option<u64> {
 fn uncached_tokens(record: &Record) -> Option<u64> {
     let message: Value = serde_json::from_str(record.message_raw()?).ok()?;
     let usage = message.get("usage")?;
-    let tokens = |name: &str| usage.get(name).and_then(Value::as_u64);
-    Some(tokens("input")?.saturating_add(tokens("cacheWrite").unwrap_or_default()))
+    let tokens = |name: &str| usage.get(name).and_then(Value::as_u64).unwrap_or_default();
+    let uncached = tokens("input").saturating_add(tokens("cacheWrite"));
+    // A request that was cancelled has a usage of zeros.
+    (uncached.saturating_add(tokens("cacheRead")) > 0).then_some(uncached)
 }

@@ -137,7 +137,7 @@ fn quoted(loss: &SessionLoss) -> String {
     }
     let names: Vec<String> = newest(&[Category::Paths, Category::Ids])
         .into_iter()
-        .map(|name| shorten(&one_line(&name.text)))
+        .map(|name| shorten_path(&one_line(&name.text)))
         .collect();
     if !names.is_empty() {
         text += &wrap(&format!("   gone: {}", names.join(", ")), "     ");
@@ -151,6 +151,16 @@ fn shorten(text: &str) -> String {
         short.push('…');
     }
     short
+}
+
+/// The end of a path says more than its beginning.
+fn shorten_path(path: &str) -> String {
+    let skipped = path.chars().count().saturating_sub(QUOTED_CHARS);
+    if skipped == 0 {
+        path.to_owned()
+    } else {
+        format!("…{}", path.chars().skip(skipped).collect::<String>())
+    }
 }
 
 fn compaction_table(loss: &SessionLoss, style: TextStyle) -> String {
@@ -195,11 +205,13 @@ fn describe_engine(compared: &EngineComparison) -> String {
     };
     let (asks, names) = (shares.asks, names(shares));
     format!(
-        "{engine} would have kept {} of {} requests and {} of {} paths and identifiers, in {} tokens",
+        "{engine} would have kept {} of {} requests and {} of {} paths and identifiers, in {} of {} \
+         tokens",
         group_digits(asks.kept),
         group_digits(asks.total),
         group_digits(names.kept),
         group_digits(names.total),
+        group_digits(compared.prompt_tokens),
         group_digits(compared.budget_tokens)
     )
 }
@@ -237,6 +249,9 @@ fn left_out(report: &DoctorReport) -> Option<String> {
     add(left_out.empty, sessions(left_out.empty, "empty"));
     let files = format_count(left_out.unknown as u64, "file");
     add(left_out.unknown, format!("{files} of unknown format"));
+    if left_out.opencode_database {
+        parts.push("opencode.db (`opencode export ID` prints a session of it for --path)".into());
+    }
     (!parts.is_empty()).then(|| wrap(&format!("left out: {}", parts.join(", ")), "  "))
 }
 

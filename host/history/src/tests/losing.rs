@@ -32,12 +32,12 @@ fn the_request_after_a_compaction_pays_for_its_new_prefix() {
     turn(&mut session, 1, "one");
     turn(&mut session, 2, "two");
     fold(&mut session, 2, "a summary");
-    let cost = |session: &Session| {
-        measure_loss(session).unwrap().unwrap().compactions[0].rebilled_tokens
-    };
+    let cost =
+        |session: &Session| measure_loss(session).unwrap().unwrap().compactions[0].rebilled_tokens;
     assert_eq!(cost(&session), None);
-    for (input, read) in [(70, 5), (1, 900)] {
-        let usage = json!({ "input": input, "cacheRead": read, "cacheWrite": 30 });
+    // The first of them was cancelled.
+    for (input, read, write) in [(0, 0, 0), (70, 5, 30), (1, 900, 30)] {
+        let usage = json!({ "input": input, "cacheRead": read, "cacheWrite": write });
         say(&mut session, json!({ "role": "assistant", "content": [], "usage": usage }));
     }
     assert_eq!(cost(&session), Some(100));
