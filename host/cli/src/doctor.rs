@@ -26,7 +26,7 @@ pub(super) const SESSIONS: usize = 20;
 /// The engine to compare with by default: it needs no model.
 pub(super) const ENGINE: &str = "recall";
 
-/// Find the sessions of your agents, and show what their compactions lost.
+/// Find the sessions of your agents and what their compactions lost.
 ///
 /// Reads the newest sessions of Claude Code, Codex, Pi, OpenClaw, opencode, Gemini CLI and ctxhost,
 /// and ranks them by what is gone. Asks before it reads outside the current folder, changes nothing

@@ -145,7 +145,7 @@ fn home() -> TempDir {
     );
     write(&below(".gemini/tmp/abc/chats/session-2026-01-01-gem00001.jsonl"), &gemini());
     opencode(&below(".local/share/opencode/storage"));
-    fs::create_dir(below("work")).unwrap();
+    fs::create_dir(below("project")).unwrap();
     home
 }
 
@@ -170,7 +170,7 @@ fn run(home: &Path, arguments: &[&str]) -> Ran {
         command.env_remove(name);
     }
     let output = command
-        .current_dir(home.join("work"))
+        .current_dir(home.join("project"))
         .env("HOME", home)
         .env("SOURCE_DATE_EPOCH", "1767398400")
         .args(arguments)
@@ -188,7 +188,7 @@ fn without_permission_nothing_outside_is_read() {
         let ran = run(home.path(), arguments);
         assert_eq!(ran.code, Some(0), "{}", ran.err);
         assert!(ran.err.contains("--yes") && ran.err.contains("--path"), "{}", ran.err);
-        assert!(ran.out.starts_with("no session found in\n  ~/work\n"), "{}", ran.out);
+        assert!(ran.out.starts_with("no session found in\n  ~/project\n"), "{}", ran.out);
         assert!(ran.out.contains("ctxhost replay demo:coding"), "{}", ran.out);
     }
 }
@@ -266,9 +266,9 @@ fn given_paths_are_read_alone_and_without_asking() {
 #[test]
 fn sessions_of_the_current_folder_are_read_and_the_limit_says_what_is_left() {
     let home = home();
-    write(&home.path().join("work/here.jsonl"), &pi());
-    write(&home.path().join("work/notes.jsonl"), "{\"a\":1}\n");
-    write(&home.path().join("work/torn.jsonl"), &codex()[..400]);
+    write(&home.path().join("project/here.jsonl"), &pi());
+    write(&home.path().join("project/notes.jsonl"), "{\"a\":1}\n");
+    write(&home.path().join("project/torn.jsonl"), &codex()[..400]);
     let ran = run(home.path(), &["doctor"]);
     assert!(ran.out.contains("1. here.jsonl (pi-v3, /srv/shop, "), "{}", ran.out);
     assert!(ran.out.contains("ctxhost diff here.jsonl\n"), "{}", ran.out);
@@ -279,7 +279,7 @@ fn sessions_of_the_current_folder_are_read_and_the_limit_says_what_is_left() {
 #[test]
 fn a_recording_that_cannot_be_changed_says_what_to_do() {
     let home = home();
-    write(&home.path().join("work/claude.jsonl"), &claude_code());
+    write(&home.path().join("project/claude.jsonl"), &claude_code());
     for arguments in [&["undo", "claude.jsonl"][..], &["sessions", "show", "claude.jsonl"]] {
         let ran = run(home.path(), arguments);
         assert_eq!(ran.code, Some(2), "{arguments:?}");
