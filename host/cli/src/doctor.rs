@@ -125,9 +125,8 @@ impl DoctorArgs {
         let (inside, outside): (Vec<_>, Vec<_>) =
             own_agent_folders().into_iter().partition(|folder| folder.path.starts_with(&here));
         let mut folders = inside;
-        match Permission::ask(&outside, self.yes, output)? {
-            Permission::Granted => folders.extend(outside),
-            Permission::Denied => {}
+        if Permission::ask(&outside, self.yes, output)? == Permission::Granted {
+            folders.extend(outside);
         }
         Ok(find::find_in_folders(&here, &folders, self.limit))
     }
