@@ -55,8 +55,8 @@ pub(super) fn agent_folders(variable: impl Fn(&str) -> Option<OsString>) -> Vec<
     let claude = or_default("CLAUDE_CONFIG_DIR", &[home.join(".claude"), config.join("claude")]);
     add("claude-code", claude, "projects", &["*", ".jsonl"]);
     let codex = or_default("CODEX_HOME", &[home.join(".codex")]);
-    add("codex", codex.clone(), "sessions", &["*", "*", "*", ".jsonl"]);
-    add("codex", codex, "archived_sessions", &[".jsonl"]);
+    add("codex", codex.clone(), "sessions", &["*", "*", "*", ".jsonl", ".jsonl.zst"]);
+    add("codex", codex, "archived_sessions", &[".jsonl", ".jsonl.zst"]);
     let pi = or_default("PI_CODING_AGENT_DIR", &[home.join(".pi/agent")]);
     add("pi", pi, "sessions", &["*", ".jsonl"]);
     let openclaw = [".openclaw", ".clawdbot", ".moltbot"].map(|name| home.join(name));
@@ -111,6 +111,15 @@ fn add_files(folder: &Path, layout: &[&str], entries: &mut usize, found: &mut Ve
     }
 }
 
+/// Whether opencode keeps sessions in a database beside its files.
+pub(super) fn has_opencode_database(folders: &[AgentFolder]) -> bool {
+    let mut storages = folders.iter().filter(|folder| folder.agent == "opencode");
+    // From storage/session.
+    storages.any(|folder| {
+        folder.path.ancestors().nth(2).is_some_and(|data| data.join("opencode.db").exists())
+    })
+}
+
 /// The file with its size and time; `None` if they cannot be read.
 pub(super) fn found_session(path: PathBuf) -> Option<FoundSession> {
     let metadata = path.metadata().ok()?;
@@ -136,14 +145,16 @@ pub(super) fn short_id(path: &Path, others: &[PathBuf]) -> String {
 }
 
 fn stem(path: &Path) -> String {
-    path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+    let name = path.file_stem().unwrap_or_default().to_string_lossy();
+    // Codex compresses older files.
+    name.strip_suffix(".jsonl").unwrap_or(&name).to_owned()
 }
 
 /// The file of a session on the command line: a path, or the id that `ctxhost doctor` prints.
 pub(super) fn resolve_session(named: &Path) -> Result<PathBuf, CliError> {
     let text = named.display().to_string();
     let can_be_id = text.chars().count() >= MIN_ID_CHARS
-        && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
     if !can_be_id || named.exists() {
         return Ok(named.to_owned());
     }

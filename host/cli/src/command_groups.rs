@@ -36,7 +36,7 @@ pub(super) fn with_groups(command: Command) -> Command {
         }
         overview.push('\n');
     }
-    let hint = "`ctxhost COMMAND --help` describes a command.";
+    let hint = "`ctxhost COMMAND --help` describes a command; `ctxhost` alone runs doctor.";
     command.before_help(overview).after_help(hint).help_template(TEMPLATE)
 }
 

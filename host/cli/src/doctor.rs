@@ -26,7 +26,7 @@ pub(super) const SESSIONS: usize = 20;
 /// The engine to compare with by default: it needs no model.
 pub(super) const ENGINE: &str = "recall";
 
-/// Find the sessions of your agents, and show what their compactions lost.
+/// Find the sessions of your agents and what their compactions lost.
 ///
 /// Reads the newest sessions of Claude Code, Codex, Pi, OpenClaw, opencode, Gemini CLI and ctxhost,
 /// and ranks them by what is gone. Asks before it reads outside the current folder, changes nothing
@@ -125,9 +125,8 @@ impl DoctorArgs {
         let (inside, outside): (Vec<_>, Vec<_>) =
             own_agent_folders().into_iter().partition(|folder| folder.path.starts_with(&here));
         let mut folders = inside;
-        match Permission::ask(&outside, self.yes, output)? {
-            Permission::Granted => folders.extend(outside),
-            Permission::Denied => {}
+        if Permission::ask(&outside, self.yes, output)? == Permission::Granted {
+            folders.extend(outside);
         }
         Ok(find::find_in_folders(&here, &folders, self.limit))
     }

@@ -14,10 +14,15 @@ use ctxhost_session::{Record, RecordKind, Session};
 /// The trigger of an imported projection that is no compaction: a cancelled request was taken back.
 const ROLLBACK: &str = "rollback";
 
+/// Compactions that are measured one by one. The cost of one grows with those before it.
+const MAX_MEASURED: usize = 50;
+
 /// What the compactions of a branch lost together.
 #[derive(Clone, Debug, Serialize)]
 pub struct SessionLoss {
-    /// Each compaction, oldest first.
+    /// Number of compactions.
+    pub count: usize,
+    /// The newest 50 of them, oldest first.
     pub compactions: Vec<CompactionLoss>,
     /// How much of the whole history is still in context after the newest one.
     pub survival: Shares,
@@ -57,7 +62,8 @@ pub fn measure_loss(session: &Session) -> Result<Option<SessionLoss>, HistoryErr
     let all: Vec<_> = all.collect();
     let Some(newest) = all.last().map(|compaction| compaction.id.clone()) else { return Ok(None) };
     let mut measured = Vec::new();
-    for compaction in all {
+    let count = all.len();
+    for compaction in all.into_iter().skip(count.saturating_sub(MAX_MEASURED)) {
         let number = i64::try_from(compaction.number).ok();
         let difference = diff_compaction(session, number)?;
         measured.push(CompactionLoss {
@@ -75,6 +81,7 @@ pub fn measure_loss(session: &Session) -> Result<Option<SessionLoss>, HistoryErr
     let items: Vec<PlanItem<'_>> = after.iter().map(PlanItem::Kept).collect();
     let retained = retention::measure_retention(&before, &items);
     Ok(Some(SessionLoss {
+        count,
         compactions: measured,
         survival: retained.shares,
         lost: retained.lost.into_iter().map(|lost| lost_at(session, lost)).collect(),
@@ -108,6 +115,8 @@ fn rebilled_tokens(session: &Session, id: &str) -> Option<u64> {
 fn uncached_tokens(record: &Record) -> Option<u64> {
     let message: Value = serde_json::from_str(record.message_raw()?).ok()?;
     let usage = message.get("usage")?;
-    let tokens = |name: &str| usage.get(name).and_then(Value::as_u64);
-    Some(tokens("input")?.saturating_add(tokens("cacheWrite").unwrap_or_default()))
+    let tokens = |name: &str| usage.get(name).and_then(Value::as_u64).unwrap_or_default();
+    let uncached = tokens("input").saturating_add(tokens("cacheWrite"));
+    // A request that was cancelled has a usage of zeros.
+    (uncached.saturating_add(tokens("cacheRead")) > 0).then_some(uncached)
 }

@@ -3,6 +3,7 @@
 mod bisecting;
 mod exporting;
 mod forking;
+mod losing;
 mod restoring;
 mod undoing;
 

@@ -57,6 +57,10 @@ const TABLE: &[InjectedPattern] = &[
     row("Claude Code, Qwen Code, opencode", WIRE, Element("system-reminder")),
     row("Claude Code", CODE, Element("local-command-caveat")),
     row("Claude Code", CODE, Element("local-command-stdout")),
+    // `/compact` and other commands of the program; arguments are what the user typed.
+    row("Claude Code", CODE, Element("command-name")),
+    row("Claude Code", CODE, Element("command-message")),
+    row("Claude Code", CODE, Line("<command-args></command-args>")),
     row("Claude Code", CODE, Element("task-notification")),
     row("Claude Code", CODE, Element("ide_opened_file")),
     row(
@@ -254,7 +258,7 @@ mod tests {
     use super::*;
 
     /// Markers as clients write them, with our own text between them.
-    const INJECTED: [&str; 16] = [
+    const INJECTED: [&str; 17] = [
         "<environment_context>\n  <cwd>/w</cwd>\n  <shell>bash</shell>\n</environment_context>",
         "<user_instructions>\n\nUse tabs.\n\n</user_instructions>",
         "# AGENTS.md instructions for /w\n\n<INSTRUCTIONS>\nUse tabs.\n</INSTRUCTIONS>",
@@ -263,6 +267,7 @@ mod tests {
         "<system-reminder>a</system-reminder>\n<system-reminder>b</system-reminder>",
         "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>\nnone\n<<<END_OPENCLAW_INTERNAL_CONTEXT>>>",
         "[Sun 2026-11-22 17:26 UTC] Continue the current task from the existing transcript, and so on.",
+        "<command-name>/compact</command-name>\n<command-message>compact</command-message>\n<command-args></command-args>",
         "<environment_details>\n# Open tabs\na.rs\n</environment_details>",
         "<session_context>\nThis is the Gemini CLI.\n</session_context>",
         "This is the Qwen Code. We are setting up the context for our chat.\nToday is Sunday.",
@@ -301,6 +306,7 @@ mod tests {
             "[image/png of 8 bytes left out: it cannot be shown]",
             "[Sun 2026-11-22 17:26 UTC]",
             "<task>\nMend the parser.\n</task>",
+            "<command-name>/mend</command-name>\n<command-args>the parser</command-args>",
         ] {
             assert!(!is_injected(text), "{text}");
         }

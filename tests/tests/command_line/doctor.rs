@@ -12,6 +12,11 @@ use tempfile::TempDir;
 const LOST: &str = "keep the importer on reader /srv/shop/importer.toml";
 const KEPT: &str = "now write the release note";
 
+/// A long answer, without which there would be nothing to compact.
+fn answer() -> String {
+    "The reader stays as it is. ".repeat(300)
+}
+
 fn lines(records: &[Value]) -> String {
     records.iter().map(|record| format!("{record}\n")).collect()
 }
@@ -33,7 +38,7 @@ fn claude_code() -> String {
     summary["isCompactSummary"] = true.into();
     lines(&[
         user("u1", None, LOST),
-        reply("a1", "u1", "The reader stays.", 50),
+        reply("a1", "u1", &answer(), 50),
         user("u2", Some("a1"), KEPT),
         json!({ "type": "system", "subtype": "compact_boundary", "uuid": "b1", "parentUuid": null,
                 "logicalParentUuid": "u2", "timestamp": "2026-01-01T10:02:00Z",
@@ -53,7 +58,7 @@ fn codex() -> String {
     lines(&[
         json!({ "type": "session_meta", "payload": { "id": "c", "cwd": "/srv/shop" } }),
         message("user", LOST),
-        message("assistant", "The reader stays."),
+        message("assistant", &answer()),
         message("user", KEPT),
         json!({ "timestamp": "2026-01-01T11:01:00Z", "type": "compacted", "payload": { "message": "So far.",
             "replacement_history": [kept(KEPT), kept("So far.")] } }),
@@ -70,7 +75,7 @@ fn pi() -> String {
         json!({ "type": "session", "version": 3, "id": "p", "timestamp": "2026-01-01T12:00:00.000Z",
                 "cwd": "/srv/shop" }),
         message("m1", None, "user", LOST),
-        message("m2", Some("m1"), "assistant", "The reader stays."),
+        message("m2", Some("m1"), "assistant", &answer()),
         message("m3", Some("m2"), "user", KEPT),
         json!({ "type": "compaction", "id": "k1", "parentId": "m3", "timestamp": "2026-01-01T12:01:00.000Z",
                 "summary": "So far.", "firstKeptEntryId": "m3", "tokensBefore": 90 }),
@@ -82,7 +87,7 @@ fn gemini() -> String {
     lines(&[
         json!({ "sessionId": "g", "projectHash": "h", "directories": ["/srv/shop"] }),
         message("m1", "user", LOST),
-        message("m2", "gemini", "The reader stays."),
+        message("m2", "gemini", &answer()),
         message("m3", "user", KEPT),
         json!({ "$set": { "messages": [message("x1", "user", "<state_snapshot>So far.</state_snapshot>"),
                                         message("x2", "user", KEPT)] } }),
@@ -95,7 +100,7 @@ fn opencode(storage: &Path) {
     write(&storage.join("session/p/ses_open12345678.json"), &session.to_string());
     let messages = [
         ("msg_1", "user", json!({ "type": "text", "text": LOST })),
-        ("msg_2", "assistant", json!({ "type": "text", "text": "The reader stays." })),
+        ("msg_2", "assistant", json!({ "type": "text", "text": answer() })),
         ("msg_3", "user", json!({ "type": "text", "text": KEPT })),
         ("msg_4", "user", json!({ "type": "compaction", "auto": true, "tail_start_id": "msg_3" })),
         ("msg_5", "assistant", json!({ "type": "text", "text": "So far." })),
@@ -140,7 +145,7 @@ fn home() -> TempDir {
     );
     write(&below(".gemini/tmp/abc/chats/session-2026-01-01-gem00001.jsonl"), &gemini());
     opencode(&below(".local/share/opencode/storage"));
-    fs::create_dir(below("work")).unwrap();
+    fs::create_dir(below("project")).unwrap();
     home
 }
 
@@ -165,7 +170,7 @@ fn run(home: &Path, arguments: &[&str]) -> Ran {
         command.env_remove(name);
     }
     let output = command
-        .current_dir(home.join("work"))
+        .current_dir(home.join("project"))
         .env("HOME", home)
         .env("SOURCE_DATE_EPOCH", "1767398400")
         .args(arguments)
@@ -183,7 +188,7 @@ fn without_permission_nothing_outside_is_read() {
         let ran = run(home.path(), arguments);
         assert_eq!(ran.code, Some(0), "{}", ran.err);
         assert!(ran.err.contains("--yes") && ran.err.contains("--path"), "{}", ran.err);
-        assert!(ran.out.starts_with("no session found in\n  ~/work\n"), "{}", ran.out);
+        assert!(ran.out.starts_with("no session found in\n  ~/project\n"), "{}", ran.out);
         assert!(ran.out.contains("ctxhost replay demo:coding"), "{}", ran.out);
     }
 }
@@ -261,9 +266,9 @@ fn given_paths_are_read_alone_and_without_asking() {
 #[test]
 fn sessions_of_the_current_folder_are_read_and_the_limit_says_what_is_left() {
     let home = home();
-    write(&home.path().join("work/here.jsonl"), &pi());
-    write(&home.path().join("work/notes.jsonl"), "{\"a\":1}\n");
-    write(&home.path().join("work/torn.jsonl"), &codex()[..400]);
+    write(&home.path().join("project/here.jsonl"), &pi());
+    write(&home.path().join("project/notes.jsonl"), "{\"a\":1}\n");
+    write(&home.path().join("project/torn.jsonl"), &codex()[..400]);
     let ran = run(home.path(), &["doctor"]);
     assert!(ran.out.contains("1. here.jsonl (pi-v3, /srv/shop, "), "{}", ran.out);
     assert!(ran.out.contains("ctxhost diff here.jsonl\n"), "{}", ran.out);
@@ -274,7 +279,7 @@ fn sessions_of_the_current_folder_are_read_and_the_limit_says_what_is_left() {
 #[test]
 fn a_recording_that_cannot_be_changed_says_what_to_do() {
     let home = home();
-    write(&home.path().join("work/claude.jsonl"), &claude_code());
+    write(&home.path().join("project/claude.jsonl"), &claude_code());
     for arguments in [&["undo", "claude.jsonl"][..], &["sessions", "show", "claude.jsonl"]] {
         let ran = run(home.path(), arguments);
         assert_eq!(ran.code, Some(2), "{arguments:?}");

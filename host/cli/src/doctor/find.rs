@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::super::agent_folders::{AgentFolder, FoundSession, found_session, short_id};
+use super::super::agent_folders::{
+    AgentFolder, FoundSession, found_session, has_opencode_database, short_id,
+};
 use super::super::output::Output;
 use super::super::render::format::one_line;
 use super::measure::UnreadSession;
@@ -14,14 +16,17 @@ use ctxhost_session::import::{ImportFormat, detect};
 
 /// Largest session that is read unless it is named: reading needs several times as much memory.
 const MAX_SESSION_BYTES: u64 = 64 << 20;
-/// Bytes that are read of a file to find out whether it is a session.
-const HEAD_BYTES: u64 = 64 << 10;
+/// Bytes of JSON lines that are read to find out whether they are a session: the first line may hold the
+/// instructions of an agent.
+const LINES_HEAD_BYTES: u64 = 256 << 10;
+/// Bytes of a JSON document, whose first fields tell.
+const DOCUMENT_HEAD_BYTES: u64 = 4 << 10;
 /// Folders below one that is searched.
 const MAX_DEPTH: usize = 8;
 /// Folders below the current one.
 const MAX_DEPTH_HERE: usize = 3;
 /// Entries of folders that are looked at.
-const MAX_ENTRIES: usize = 50_000;
+const MAX_ENTRIES: usize = 20_000;
 /// Folders without sessions that have many files.
 const SKIPPED: [&str; 3] = ["node_modules", "target", "__pycache__"];
 
@@ -54,6 +59,8 @@ pub(in super::super) struct LeftOut {
     pub(in super::super) unknown: usize,
     /// Sessions without a message.
     pub(in super::super) empty: usize,
+    /// Whether opencode has a database, which is not read.
+    pub(in super::super) opencode_database: bool,
     /// Given paths that cannot be read.
     pub(in super::super) unreadable_paths: usize,
 }
@@ -94,7 +101,9 @@ pub(super) fn find_in_folders(here: &Path, folders: &[AgentFolder], limit: usize
     }));
     let searched = std::iter::once(here.to_owned());
     let searched = searched.chain(folders.iter().map(|folder| folder.path.clone())).collect();
-    select(candidates, limit, LeftOut::default(), searched)
+    let left_out =
+        LeftOut { opencode_database: has_opencode_database(folders), ..LeftOut::default() };
+    select(candidates, limit, left_out, searched)
 }
 
 /// The sessions of given files and folders.
@@ -203,12 +212,14 @@ fn is_session(path: &Path) -> bool {
     if ending != "jsonl" && ending != "json" {
         return false;
     }
-    let Ok(head) = read_head(path) else { return false };
+    let is_lines = ending == "jsonl";
+    let length = if is_lines { LINES_HEAD_BYTES } else { DOCUMENT_HEAD_BYTES };
+    let Ok(head) = read_head(path, length) else { return false };
     let is_agent = |format: ImportFormat| {
         // Lists of messages are data sets more often than sessions, and have no compactions.
         !matches!(format, ImportFormat::OpenAi | ImportFormat::Anthropic)
     };
-    if ending == "jsonl" {
+    if is_lines {
         let lines = head.iter().rposition(|byte| *byte == b'\n');
         let whole = head.get(..lines.unwrap_or(head.len())).unwrap_or_default();
         return detect(whole).is_ok_and(is_agent);
@@ -221,9 +232,9 @@ fn is_session(path: &Path) -> bool {
         || has(&["info", "messages"])
 }
 
-fn read_head(path: &Path) -> std::io::Result<Vec<u8>> {
+fn read_head(path: &Path, length: u64) -> std::io::Result<Vec<u8>> {
     let mut head = Vec::new();
     let file: File = ctxhost_files::open(path)?;
-    file.take(HEAD_BYTES).read_to_end(&mut head)?;
+    file.take(length).read_to_end(&mut head)?;
     Ok(head)
 }

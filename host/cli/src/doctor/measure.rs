@@ -12,6 +12,7 @@ use ctxhost_agent::engine_registry::EngineRegistry;
 use ctxhost_agent::replay;
 use ctxhost_config::Config;
 use ctxhost_context::Budget;
+use ctxhost_engine_api::PlanItem;
 use ctxhost_history::{SessionLoss, history_before, measure_loss};
 use ctxhost_retention::{self as retention, Category, CategoryShare, Shares};
 use ctxhost_session::import::{self, ImportError, ImportOpenError, ImportedSession};
@@ -52,6 +53,8 @@ pub(in super::super) struct EngineComparison {
     pub(in super::super) engine: String,
     /// Its budget, in estimated tokens.
     pub(in super::super) budget_tokens: u64,
+    /// The size of its prompt.
+    pub(in super::super) prompt_tokens: u64,
     /// What its prompt still states; `None` if it was not measured.
     pub(in super::super) survival: Option<Shares>,
     /// Why it was not measured.
@@ -147,6 +150,7 @@ fn compare_engines(
         let mut comparison = EngineComparison {
             engine: name.clone(),
             budget_tokens,
+            prompt_tokens: 0,
             survival: None,
             reason: String::new(),
         };
@@ -168,7 +172,9 @@ fn compare_engines(
         let prompt = replay::replay_prompt(&recorded.session, &loss.newest, &specs, &options);
         match runtime.block_on(prompt) {
             Ok(prompt) if prompt.fallback.is_none() => {
-                let retained = retention::measure_retention(&history, &prompt.items());
+                let items = prompt.items();
+                let retained = retention::measure_retention(&history, &items);
+                comparison.prompt_tokens = items.iter().map(PlanItem::tokens).sum();
                 comparison.survival = Some(retained.shares);
             }
             Ok(prompt) => comparison.reason = prompt.fallback.unwrap_or_default(),

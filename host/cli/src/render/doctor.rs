@@ -8,7 +8,7 @@ use super::style::{TextStyle, Tone};
 use crate::doctor::measure::{EngineComparison, SessionMeasure, names};
 use crate::doctor::{DoctorReport, SESSIONS};
 use crate::session_arg::shell_quote;
-use ctxhost_history::{CompactionLoss, LostText, SessionLoss};
+use ctxhost_history::{LostText, SessionLoss};
 use ctxhost_retention::{Category, CategoryShare};
 
 /// Columns of the report.
@@ -39,7 +39,7 @@ pub(crate) fn render(report: &DoctorReport, style: TextStyle) -> String {
 fn head(report: &DoctorReport) -> String {
     let read = (report.compacted.len() + report.whole.len()) as u64;
     let compactions: usize =
-        report.compacted.iter().filter_map(|s| Some(s.loss.as_ref()?.compactions.len())).sum();
+        report.compacted.iter().filter_map(|s| Some(s.loss.as_ref()?.count)).sum();
     format!(
         "{} read, {} compacted, {}\n",
         format_count(read, "session"),
@@ -81,7 +81,7 @@ fn render_session(
     }
     text += &wrap(&format!("   {}", describe_loss(loss)), "   ");
     text += &quoted(loss);
-    text += &compaction_table(&loss.compactions, style);
+    text += &compaction_table(loss, style);
     for engine in &session.engines {
         text += &wrap(&format!("   {}", describe_engine(engine)), "   ");
     }
@@ -95,7 +95,7 @@ fn render_session(
 
 /// `3 compactions; 14 of your 22 requests and 31 of 60 paths and identifiers are gone; …`
 fn describe_loss(loss: &SessionLoss) -> String {
-    let compactions = format_count(loss.compactions.len() as u64, "compaction");
+    let compactions = format_count(loss.count as u64, "compaction");
     let (asks, names) = (loss.survival.asks, names(&loss.survival));
     let gone = |share: CategoryShare, what: &str, whose: &str| match share.total - share.kept {
         _ if share.total == 0 => None,
@@ -137,7 +137,7 @@ fn quoted(loss: &SessionLoss) -> String {
     }
     let names: Vec<String> = newest(&[Category::Paths, Category::Ids])
         .into_iter()
-        .map(|name| shorten(&one_line(&name.text)))
+        .map(|name| shorten_path(&one_line(&name.text)))
         .collect();
     if !names.is_empty() {
         text += &wrap(&format!("   gone: {}", names.join(", ")), "     ");
@@ -153,7 +153,17 @@ fn shorten(text: &str) -> String {
     short
 }
 
-fn compaction_table(compactions: &[CompactionLoss], style: TextStyle) -> String {
+/// The end of a path says more than its beginning.
+fn shorten_path(path: &str) -> String {
+    let skipped = path.chars().count().saturating_sub(QUOTED_CHARS);
+    if skipped == 0 {
+        path.to_owned()
+    } else {
+        format!("…{}", path.chars().skip(skipped).collect::<String>())
+    }
+}
+
+fn compaction_table(loss: &SessionLoss, style: TextStyle) -> String {
     let mut columns = vec![GridColumn::left(""), GridColumn::left("when")];
     let figures = ["before", "after", "lost requests", "lost names", "re-billed"];
     columns.extend(figures.map(GridColumn::right));
@@ -162,8 +172,9 @@ fn compaction_table(compactions: &[CompactionLoss], style: TextStyle) -> String 
         format!("{}/{}", group_digits(share.total - share.kept), group_digits(share.total))
     };
     // The newest ones: they explain what is missing now.
-    let skipped = compactions.len().saturating_sub(LISTED);
-    for compaction in compactions.iter().skip(skipped) {
+    let listed = loss.compactions.iter().skip(loss.compactions.len().saturating_sub(LISTED));
+    let skipped = loss.count.saturating_sub(listed.len());
+    for compaction in listed {
         let day = compaction.time.chars().take("2026-01-01".len()).collect();
         grid.row(
             vec![
@@ -194,11 +205,13 @@ fn describe_engine(compared: &EngineComparison) -> String {
     };
     let (asks, names) = (shares.asks, names(shares));
     format!(
-        "{engine} would have kept {} of {} requests and {} of {} paths and identifiers, in {} tokens",
+        "{engine} would have kept {} of {} requests and {} of {} paths and identifiers, in {} of {} \
+         tokens",
         group_digits(asks.kept),
         group_digits(asks.total),
         group_digits(names.kept),
         group_digits(names.total),
+        group_digits(compared.prompt_tokens),
         group_digits(compared.budget_tokens)
     )
 }
@@ -236,6 +249,9 @@ fn left_out(report: &DoctorReport) -> Option<String> {
     add(left_out.empty, sessions(left_out.empty, "empty"));
     let files = format_count(left_out.unknown as u64, "file");
     add(left_out.unknown, format!("{files} of unknown format"));
+    if left_out.opencode_database {
+        parts.push("opencode.db (`opencode export ID` prints a session of it for --path)".into());
+    }
     (!parts.is_empty()).then(|| wrap(&format!("left out: {}", parts.join(", ")), "  "))
 }
 

@@ -1,8 +1,10 @@
 //! Opens a recording of any format as a session in memory.
 
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use ctxhost_files::LongLine;
+use ruzstd::decoding::StreamingDecoder;
 use serde_json::Value;
 
 use super::compaction::CompactionWriter;
@@ -76,7 +78,25 @@ pub fn import_messages(
     }
 }
 
-/// Opens a recording of any format. Of a session in opencode's storage, the files of its messages are read too.
+/// How data that zstd compressed begins.
+const ZSTD_MAGIC: &[u8] = b"\x28\xB5\x2F\xFD";
+
+/// Limit for a compressed recording: a small file can hold any number of bytes.
+const DECOMPRESSED_BYTES: u64 = 512 << 20;
+
+/// The content of a recording that Codex compressed.
+fn decompress(bytes: &[u8]) -> io::Result<Vec<u8>> {
+    let decoder = StreamingDecoder::new(bytes).map_err(io::Error::other)?;
+    let mut content = Vec::new();
+    decoder.take(DECOMPRESSED_BYTES + 1).read_to_end(&mut content)?;
+    if content.len() as u64 > DECOMPRESSED_BYTES {
+        let reason = format!("its content exceeds the limit of {DECOMPRESSED_BYTES} bytes");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, reason));
+    }
+    Ok(content)
+}
+
+/// Opens a recording of any format, also one compressed with zstd. Of a session in opencode's storage, the files of its messages are read too.
 ///
 /// # Errors
 ///
@@ -85,6 +105,9 @@ pub fn open_file(path: &Path) -> Result<ImportedSession, ImportOpenError> {
     let unreadable = |source| ImportOpenError::Unreadable { path: path.into(), source };
     let lines = ctxhost_files::read_lines(path).map_err(unreadable)?;
     let name = path.display().to_string();
+    if lines.bytes.starts_with(ZSTD_MAGIC) {
+        return open_bytes(&name, &decompress(&lines.bytes).map_err(unreadable)?);
+    }
     if let Some(stored) = opencode::read_storage(path, &lines.bytes) {
         let mut recorded = open_bytes(&name, &stored.map_err(unreadable)?)?;
         // Lines of the document that was put together would name nothing.

@@ -181,6 +181,18 @@ fn times_that_are_missing_follow_the_message_before() {
 }
 
 #[test]
+fn a_compressed_recording_is_read() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let level = ruzstd::encoding::CompressionLevel::Fastest;
+    let compressed = ruzstd::encoding::compress_to_vec(CODEX.as_bytes(), level);
+    std::fs::write(file.path(), &compressed).unwrap();
+    let opened = super::open_file(file.path()).unwrap();
+    assert_eq!((opened.format.as_str(), opened.session.branch().len()), ("codex", 5));
+    std::fs::write(file.path(), &compressed[..compressed.len() / 2]).unwrap();
+    assert!(super::open_file(file.path()).is_err());
+}
+
+#[test]
 fn fixtures_of_pi_are_detected() {
     let Some(folder) = fixtures() else { return };
     for (name, bytes) in files(folder.join("pi")) {

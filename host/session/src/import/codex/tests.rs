@@ -371,7 +371,7 @@ fn what_is_wrong_is_noted_with_its_line() {
         json!("text"),
     ]);
     let lines: Vec<u64> = imported.problems.iter().map(|problem| problem.line).collect();
-    assert_eq!((texts(&imported), lines), (vec!["go".to_owned()], vec![2, 3, 4, 5, 6, 8]));
+    assert_eq!((texts(&imported), lines), (vec!["go".to_owned()], vec![2, 3, 4, 5, 6, 7, 8]));
 }
 
 #[test]
