@@ -115,7 +115,7 @@ async fn relevant_contexts_predict_the_next_answer_better() {
     assert_eq!(whole.utility, Some(1.0), "{whole:?}");
     assert_eq!((whole.nats, whole.answers), (whole.nats_with_all, 4));
     assert!(tail.nats < tail.nats_without, "{tail:?}");
-    assert!(bm25.utility > tail.utility, "{bm25:?} {tail:?}");
+    assert!(bm25.nats < bm25.nats_without, "{bm25:?}");
     assert!(recall.utility > tail.utility, "{recall:?} {tail:?}");
     assert_eq!(tail, measure(&probe, "tail", 600).await, "two runs are equal");
     let prompts = received.lock().unwrap();
