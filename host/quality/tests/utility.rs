@@ -86,7 +86,6 @@ fn session() -> Session {
     };
     for at in 0..60 {
         say("user", format!("Note that {}.", fact(at).1));
-        say("assistant", format!("Noted, I wrote line {} down for later.", at * 31));
     }
     for at in [3, 8, 14, 21] {
         say("user", format!("Where does the {} service listen?", fact(at).0));
@@ -114,9 +113,9 @@ async fn relevant_contexts_predict_the_next_answer_better() {
     let (recall, whole) =
         (measure(&probe, "recall", 600).await, measure(&probe, "whole", 600).await);
     assert_eq!(whole.utility, Some(1.0), "{whole:?}");
-    assert_eq!((whole.nats, whole.answers), (whole.nats_with_all, 16));
+    assert_eq!((whole.nats, whole.answers), (whole.nats_with_all, 4));
     assert!(tail.nats < tail.nats_without, "{tail:?}");
-    assert!(bm25.utility > tail.utility, "{bm25:?} {tail:?}");
+    assert!(bm25.nats < bm25.nats_without, "{bm25:?}");
     assert!(recall.utility > tail.utility, "{recall:?} {tail:?}");
     assert_eq!(tail, measure(&probe, "tail", 600).await, "two runs are equal");
     let prompts = received.lock().unwrap();
@@ -142,5 +141,5 @@ async fn an_error_names_subject_budget_and_answer() {
     let probe = UtilityProbe { client, answers: 1, whole_tokens: None };
     let error = probe.probe_answers(&session(), &Config::default(), |_| ()).await.unwrap_err();
     let message = error.to_string();
-    assert!(message.starts_with("nothing at 0 tokens, answer 64: "), "{message}");
+    assert!(message.starts_with("nothing at 0 tokens, answer 4: "), "{message}");
 }
