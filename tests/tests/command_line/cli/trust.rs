@@ -112,10 +112,7 @@ fn an_engine_is_installed_used_changed_refused_and_taken_away() {
     assert_eq!(fs::read(&installed).unwrap(), fs::read(place.at("libchaos.so")).unwrap());
 
     let said = place.done(&["use", "chaos"]);
-    assert!(
-        said.contains("active engine: chaos 0.1.0 (pinned) - checked by loading it"),
-        "{said}"
-    );
+    assert!(said.contains("active engine: chaos 0.1.0 (pinned) - checked by loading it"), "{said}");
     assert_eq!(place.list()["slot"]["effective"], "chaos");
 
     let mut bytes = fs::read(&installed).unwrap();
