@@ -160,7 +160,7 @@ mod tests {
         );
         for unknown in ["ffff", "", "../s"] {
             assert!(
-                error(unknown).starts_with("s.jsonl has no entry or file with the handle"),
+                error(unknown).starts_with("s.jsonl has no entry or file with the id"),
                 "{unknown}"
             );
         }
