@@ -150,7 +150,7 @@ fn another_build_replaces_the_pin_and_lifts_the_quarantine_of_the_old_one() {
     place.done(&["install", "one.so", "--yes"]);
     let old = place.installed();
     let said = place.done(&["install", "two.so", "--yes"]);
-    assert!(said.contains(" -> 0.1.0 "), "{said}");
+    assert!(said.contains(" → 0.1.0 "), "{said}");
     let new = place.installed();
     assert!(new != old && new.exists() && !old.exists(), "{} {}", old.display(), new.display());
     let lock = fs::read_to_string(place.at("ctxhost.lock")).unwrap();
