@@ -156,11 +156,11 @@ mod tests {
         let error = |handle| found(Path::new("s.jsonl"), handle).unwrap_err().to_string();
         assert_eq!(
             error("ab"),
-            "\"ab\" is a prefix of 2 handles, such as ab12cd34, ab99cd34; give a longer one"
+            "\"ab\" is a prefix of 2 ids, such as ab12cd34, ab99cd34; give a longer one"
         );
         for unknown in ["ffff", "", "../s"] {
             assert!(
-                error(unknown).starts_with("s.jsonl has no entry or file with the handle"),
+                error(unknown).starts_with("s.jsonl has no entry or file with the id"),
                 "{unknown}"
             );
         }

@@ -22,8 +22,8 @@ use super::output::{Output, terminal_width};
 use super::render::format::format_count;
 use super::session_arg::shell_quote;
 
-/// Width of diagnostics that no terminal shows.
-const DIAGNOSTIC_WIDTH: u16 = 80;
+/// Width of diagnostics that no terminal shows: few messages are longer, and a search finds them.
+const DIAGNOSTIC_WIDTH: u16 = 200;
 
 /// What has to change before the command succeeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -139,11 +139,14 @@ enum Command {
 
 /// Runs the command of this process.
 pub fn run() -> ExitCode {
-    // Parsed by hand instead of CliArgs::parse, because the overview of commands is added to the
-    // generated help.
-    let matches =
-        command_groups::with_groups(examples::with_examples(CliArgs::command())).get_matches();
-    let arguments = CliArgs::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    // Parsed by hand instead of CliArgs::parse, because the overview of commands and the examples
+    // are added to the generated help.
+    let command = command_groups::with_groups(examples::with_examples(CliArgs::command()));
+    let parsed = command.try_get_matches();
+    let arguments = match parsed.and_then(|matches| CliArgs::from_arg_matches(&matches)) {
+        Ok(arguments) => arguments,
+        Err(error) => return report_usage(&error),
+    };
     let command = arguments.command.unwrap_or_else(|| Command::Doctor(Default::default()));
     if !command.starts_log() {
         log::start();
@@ -190,6 +193,15 @@ pub fn run() -> ExitCode {
         Command::Man(command) => command.run(),
     };
     outcome.unwrap_or_else(|error| error.report(output))
+}
+
+/// Prints help, or an error of the arguments; clap wraps help only.
+fn report_usage(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        error.exit();
+    }
+    Output::new(ColorChoice::Auto).note(error.render().to_string().trim_end());
+    ExitCode::from(2)
 }
 
 impl Command {

@@ -4,7 +4,7 @@ use super::all_settings::{self, PathKind, all_settings, is_allowed};
 use super::error::ConfigDiagnostic;
 use super::spans::{self, KeySpan, TomlValueKind};
 use super::{Config, ConfigSource, compaction, gateway, providers, renamed, slots};
-use ctxhost_engine::{BUNDLED, Isolation};
+use ctxhost_engine::{BUNDLED, Isolation, group_thousands};
 use ctxhost_engine_api::settings::{Setting, SettingKind};
 use ctxhost_trust::TrustedKeys;
 
@@ -87,7 +87,8 @@ pub(super) fn check_combinations(config: &Config) -> Vec<ConfigDiagnostic> {
     if timeouts.compact_cap_ms < timeouts.compact_ms {
         let message = format!(
             "timeouts.compact_cap_ms ({}) is below timeouts.compact_ms ({}), so no compaction can use its time limit",
-            timeouts.compact_cap_ms, timeouts.compact_ms
+            group_thousands(timeouts.compact_cap_ms),
+            group_thousands(timeouts.compact_ms)
         );
         let keys = ["timeouts.compact_cap_ms", "timeouts.compact_ms"];
         let help = "raise the cap, or lower compact_ms";

@@ -119,10 +119,11 @@ fn row_of(
     reason: String,
     setting: &Setting,
 ) -> ExplainRow {
+    let unit = if value == UNSET { "" } else { setting.unit };
     ExplainRow {
         key,
         value,
-        unit: setting.unit.to_owned(),
+        unit: unit.to_owned(),
         source,
         reason,
         default: default_text(setting),

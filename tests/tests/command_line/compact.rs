@@ -56,7 +56,7 @@ fn a_compaction_is_one_more_line_and_the_session_goes_on_from_it() {
     assert!(session.live(0).total_tokens() < before / 2);
     let replayed = ctxhost().arg("replay").arg(&path).args(["--window", "64k"]).output().unwrap();
     assert!(replayed.status.success());
-    assert!(text(&replayed.stdout).contains("0 violations"));
+    assert!(text(&replayed.stdout).contains("0 invariant violations"));
 }
 
 #[test]

@@ -155,7 +155,7 @@ fn an_export_can_be_replayed_and_a_redacted_one_has_no_names() {
     let shared = fs::read_to_string(folder.path().join("shared.jsonl")).unwrap();
     assert!(!shared.contains(" /home/dev/") && shared.contains("/home/[name 1]/ctxhost"));
     let replayed = run(&folder, &["replay", "shared.jsonl", "--window", "64k"], 0);
-    assert!(replayed.contains("0 violations"), "{replayed}");
+    assert!(replayed.contains("0 invariant violations"), "{replayed}");
     let page = run(&folder, &["export", "session.jsonl", "--format", "markdown"], 0);
     assert!(page.contains("## Turn 9") && page.contains("### Compaction @1"), "a page");
 }

@@ -209,7 +209,7 @@ fn a_whole_run_leaves_a_report_that_speaks_for_these_bytes_only() {
     let (code, said) = bench.check(&["--call-limit", PATIENT]);
     assert_eq!(code, 0, "{said}");
     let last = said.lines().last().unwrap();
-    assert!(last.starts_with("CONFORMANT  ") && last.ends_with("  -> conformance.json"), "{said}");
+    assert!(last.starts_with("CONFORMANT  ") && last.ends_with("  → conformance.json"), "{said}");
 
     let report = CheckReport::read(&bench.folder.path().join("conformance.json")).unwrap();
     report.verify_file(&bench.library).unwrap();

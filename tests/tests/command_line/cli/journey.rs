@@ -313,7 +313,7 @@ fn an_engine_is_checked_installed_used_and_refused_when_it_was_tampered_with() {
     assert!(installed.out.contains("pinned in ctxhost.lock"), "{installed:?}");
     let used = author.run(&["use", "keep-pinned"]);
     assert_eq!(used.code, Some(0), "{used:?}");
-    assert!(used.out.contains("effective engine: keep-pinned 0.1.0"), "{used:?}");
+    assert!(used.out.contains("active engine: keep-pinned 0.1.0"), "{used:?}");
 
     // The next build is tried all the same: it is not what was pinned, and it is not what serves.
     let round = author.run_inside(&["dev", "--once", "--debug"]);

@@ -112,10 +112,7 @@ fn an_engine_is_installed_used_changed_refused_and_taken_away() {
     assert_eq!(fs::read(&installed).unwrap(), fs::read(place.at("libchaos.so")).unwrap());
 
     let said = place.done(&["use", "chaos"]);
-    assert!(
-        said.contains("effective engine: chaos 0.1.0 (pinned) - checked by loading it"),
-        "{said}"
-    );
+    assert!(said.contains("active engine: chaos 0.1.0 (pinned) - checked by loading it"), "{said}");
     assert_eq!(place.list()["slot"]["effective"], "chaos");
 
     let mut bytes = fs::read(&installed).unwrap();
@@ -124,13 +121,13 @@ fn an_engine_is_installed_used_changed_refused_and_taken_away() {
     let said = place.refused(&["use", "chaos"], "error: chaos: file hash ");
     assert!(said.contains(" does not match ctxhost.lock "), "{said}");
     assert!(said.contains("; not loaded; `ctxhost install FILE` "), "a way out: {said}");
-    assert!(said.contains("\nthe effective engine is still legacy\n"), "{said}");
+    assert!(said.contains("\nthe active engine is still legacy\n"), "{said}");
     let list = place.list();
     assert_eq!(list["slot"]["configured"], "chaos");
     assert_eq!(list["slot"]["effective"], "legacy");
     assert_eq!(place.listed()["trust"], "changed!");
     let said = place.done(&["engines", "list", "--check"]);
-    assert!(said.contains("slot: configured chaos, effective legacy (loaded)"), "{said}");
+    assert!(said.contains("slot: configured chaos, active legacy (loaded)"), "{said}");
 
     let said = place.done(&["install", "libchaos.so", "--yes"]);
     assert!(!said.contains("next:"), "it is in the slot already: {said}");
@@ -153,7 +150,7 @@ fn another_build_replaces_the_pin_and_lifts_the_quarantine_of_the_old_one() {
     place.done(&["install", "one.so", "--yes"]);
     let old = place.installed();
     let said = place.done(&["install", "two.so", "--yes"]);
-    assert!(said.contains(" -> 0.1.0 "), "{said}");
+    assert!(said.contains(" → 0.1.0 "), "{said}");
     let new = place.installed();
     assert!(new != old && new.exists() && !old.exists(), "{} {}", old.display(), new.display());
     let lock = fs::read_to_string(place.at("ctxhost.lock")).unwrap();
@@ -271,7 +268,7 @@ fn an_unpinned_file_is_refused_once_there_is_a_lock() {
     place.done(&["use", "mask"]);
 
     let strict = Place::with(&format!("[plugins]\ntrust = \"pinned\"\n{by_hand}"));
-    strict.refused(&["use", "mask"], "the effective engine is still legacy");
+    strict.refused(&["use", "mask"], "the active engine is still legacy");
     let damaged = Place::with(&by_hand);
     fs::write(damaged.at("ctxhost.lock"), "this is no lock").unwrap();
     damaged.refused(&["use", "mask"], "is damaged");
@@ -368,7 +365,8 @@ fn a_replay_leaves_no_quarantine_behind() {
     place.engine("libchaos.so", b"");
     place.done(&["install", "libchaos.so", "--yes"]);
     let session = root().join("examples/sessions/coding.jsonl");
-    let said = place.done(&["replay", session.to_str().unwrap(), "--engine", "chaos"]);
+    let (code, said) = place.run(&["replay", session.to_str().unwrap(), "--engine", "chaos"]);
+    assert_eq!(code, Some(1), "a failed engine has no figures: {said}");
     assert!(said.contains("chaos is in quarantine"), "{said}");
     assert_eq!(place.listed()["failures"], Value::Null);
     assert!(!place.state.path().join("engines/quarantine.json").exists());
@@ -391,7 +389,7 @@ fn an_engine_that_crashes_its_hosts_is_held_until_it_is_released() {
     assert_eq!(place.listed()["quarantined"], true);
     let before = place.config();
     let said = place.refused(&["use", "chaos"], "2 crashes of a host, last in create: signal 6");
-    assert!(said.contains("the effective engine is still legacy"), "{said}");
+    assert!(said.contains("the active engine is still legacy"), "{said}");
     let said = place.done(&["engines", "list"]);
     assert!(said.contains("quarantined since 20"), "{said}");
     assert!(said.contains("`ctxhost engines release chaos`"), "{said}");
