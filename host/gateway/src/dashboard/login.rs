@@ -1,7 +1,7 @@
 //! Login to the dashboard: one-time links, the gateway's token, and the cookies issued for them.
 //!
-//! A link is a file in the dashboard folder, named by the digest of its token. Whoever can write there may log in:
-//! that is how `ctxhost ui` makes a link for a running gateway. Removing the file redeems the link, once.
+//! A link is a file in the dashboard folder, named by the digest of its token. Write access to the folder is the right to
+//! log in, so `ctxhost ui` makes links for a running gateway. Removing the file redeems the link, once.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io;
