@@ -13,6 +13,7 @@ use ctxhost_agent::SlotStatus;
 use ctxhost_agent::event::{EventKind, RuntimeEvent};
 use ctxhost_config::TelemetrySettings;
 use ctxhost_context::{CompactionOutcome, CompactionVerdict};
+use ctxhost_engine::group_thousands;
 
 /// The data of the dashboard.
 #[derive(Debug)]
@@ -265,7 +266,7 @@ impl LiveStats {
         let trigger = outcome.trigger.name();
         let (kind, words) = match &outcome.verdict {
             CompactionVerdict::Applied => {
-                let [before, after] = [*before_tokens, *after_tokens].map(group_digits);
+                let [before, after] = [*before_tokens, *after_tokens].map(group_thousands);
                 ("compaction", format!("{engine} ({trigger}): {before} → {after} tokens"))
             }
             CompactionVerdict::Rejected { reason } => {
@@ -345,13 +346,6 @@ fn is_session_event(kind: &EventKind) -> bool {
             | EventKind::Answered { .. }
             | EventKind::SilentTruncation { .. }
     )
-}
-
-/// A number with commas between groups of three digits.
-fn group_digits(number: u64) -> String {
-    let digits = number.to_string();
-    let groups = digits.as_bytes().rchunks(3).rev();
-    groups.map(String::from_utf8_lossy).collect::<Vec<_>>().join(",")
 }
 
 fn stats_event(at_ms: u64, request: u64, kind: &'static str, words: String) -> StatsEvent {
