@@ -85,14 +85,15 @@ fn blocks_of(path: &Path) -> Vec<ConsoleBlock> {
                 continue;
             }
             let command = if is_script { Some(line) } else { line.strip_prefix("$ ") };
-            match (command, block.commands.last_mut()) {
-                (Some(text), _) if is_script && text.starts_with('#') => {}
-                (Some(text), _) => {
+            if let Some(text) = command {
+                if !(is_script && text.starts_with('#')) {
                     let (text, output) = (text.to_owned(), Vec::new());
                     block.commands.push(ShownCommand { text, output });
                 }
-                (None, Some(last)) => last.output.push(line.to_owned()),
-                (None, None) => panic!("{document}:{}: output before a command", index + 1),
+            } else {
+                let last = block.commands.last_mut();
+                let last = last.unwrap_or_else(|| panic!("{document}:{}: output first", index + 1));
+                last.output.push(line.to_owned());
             }
             open = Some((block, is_script));
         } else if let Some(language) = language {
@@ -114,7 +115,7 @@ struct Sandbox {
 }
 
 impl Sandbox {
-    fn new() -> Sandbox {
+    fn new(block: &ConsoleBlock) -> Sandbox {
         let server = ScriptedServer::start(Wire::Anthropic, Model::new(200_000));
         let home = tempfile::tempdir().unwrap();
         let sandbox = Sandbox { home, server };
@@ -148,7 +149,10 @@ impl Sandbox {
         std::os::unix::fs::symlink(root().join("engine-api"), sandbox.path("work/engine-api"))
             .unwrap();
         std::os::unix::fs::symlink(root().join("examples"), sandbox.path("work/examples")).unwrap();
-        fs::copy(keep_ends_library(), sandbox.path("work/target/release/libkeep_ends.so")).unwrap();
+        if block.commands.iter().any(|command| command.text.contains("libkeep_ends.so")) {
+            let library = sandbox.path("work/target/release/libkeep_ends.so");
+            fs::copy(keep_ends_library(), library).unwrap();
+        }
         sandbox.agents();
         sandbox.state();
         sandbox
@@ -311,7 +315,7 @@ fn every_console_block_works_as_written() {
         if skipped.iter().all(Option::is_some) {
             continue;
         }
-        let results = Sandbox::new().run(&block);
+        let results = Sandbox::new(&block).run(&block);
         for (index, command) in block.commands.iter().enumerate() {
             let text = &command.text;
             let Some((printed, code)) = results.get(index) else {

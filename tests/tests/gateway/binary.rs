@@ -100,3 +100,26 @@ async fn serving_without_the_engine_is_logged() {
     let line = served.logged("forwarded unshaped").await;
     assert!(line.contains("WARN") && line.contains("8,000"), "{line}");
 }
+
+#[tokio::test]
+async fn ui_prints_a_new_link_at_each_call() {
+    let state = tempfile::tempdir().unwrap();
+    let ui = || ctxhost().arg("ui").env("CTXHOST_STATE_DIR", state.path()).output().unwrap();
+    let without = ui();
+    assert_eq!(without.status.code(), Some(2));
+    assert!(String::from_utf8(without.stderr).unwrap().contains("ctxhost serve"));
+    let mut served = served(state.path(), &[]);
+    let still = crate::stage::client_builder().redirect(reqwest::redirect::Policy::none());
+    let still = still.build().unwrap();
+    for _ in 0..2 {
+        let link = String::from_utf8(ui().stdout).unwrap();
+        assert!(link.starts_with(&served.url), "{link}");
+        for status in [303, 401] {
+            assert_eq!(still.get(link.trim()).send().await.unwrap().status(), status, "{link}");
+        }
+    }
+    // A killed gateway leaves its announcement behind, without the lock.
+    served.child.kill().unwrap();
+    served.child.wait().unwrap();
+    assert_eq!(ui().status.code(), Some(2));
+}

@@ -133,7 +133,13 @@ async fn headers_metrics_and_dashboard_say_what_the_upstream_saw() {
     let saved = of("saved_tokens_total", &[]);
     assert!(saved >= (whole - last) / 2, "{saved} of {whole}, {last} were sent");
     let shown = dashboard(&gate).await;
-    assert_eq!((&shown["configured"], &shown["effective"]), (&json!("legacy"), &json!("legacy")));
+    let totals = &shown["totals"];
+    assert_eq!((&totals["saved_tokens"], &totals["requests"]), (&json!(saved), &json!(requests)));
+    assert_eq!(totals["usage"]["cache_read_tokens"], json!(cached));
+    assert_eq!(
+        (&shown["slot"]["configured"], &shown["slot"]["effective"]),
+        (&json!("legacy"), &json!("legacy"))
+    );
     let live = &shown["sessions"][0];
     assert_eq!(shown["sessions"].as_array().unwrap().len(), 1);
     assert_eq!((&live["id"], &live["requests"]), (&json!(session), &json!(requests)));
@@ -169,7 +175,10 @@ async fn an_engine_that_fails_is_named_everywhere_and_the_client_is_served() {
     let serves = ["configured=\"chaos\"", "effective=\"legacy\""];
     assert_eq!(sample(&text, "engine_effective", &serves), 1, "{text}");
     let shown = dashboard(&gate).await;
-    assert_eq!((&shown["configured"], &shown["effective"]), (&json!("chaos"), &json!("legacy")));
+    assert_eq!(
+        (&shown["slot"]["configured"], &shown["slot"]["effective"]),
+        (&json!("chaos"), &json!("legacy"))
+    );
     let live = &shown["sessions"][0];
     assert_eq!(live["fallback"], "chaos failed in assemble", "no word of what it said: {live}");
     assert!(live["marks"].as_array().unwrap().iter().any(|mark| mark["kind"] == "fallback"));

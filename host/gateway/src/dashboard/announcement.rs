@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use super::login::create_private_folder;
+use super::login::{create_private_folder, remove_unused_links};
 
 /// The first part of the file names.
 const PREFIX: &str = "gateway-";
@@ -39,6 +39,12 @@ impl Drop for GatewayAnnouncement {
     fn drop(&mut self) {
         // Left behind, it would be recognized by its missing lock.
         let _ = fs::remove_file(&self.path);
+        let Some(folder) = self.path.parent() else { return };
+        if running_gateways(folder).is_empty() {
+            remove_unused_links(folder);
+            // `ctxhost run` leaves nothing behind. A folder that is not empty stays.
+            let _ = fs::remove_dir(folder);
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Login to the dashboard: one-time links, the gateway's token, and the cookies issued for them.
 //!
-//! A link is a file in the dashboard folder, named by the digest of its token. Whoever can write there may log in:
-//! that is how `ctxhost ui` makes a link for a running gateway. Removing the file redeems the link, once.
+//! A link is a file in the dashboard folder, named by the digest of its token. Write access to the folder is the right to
+//! log in, so `ctxhost ui` makes links for a running gateway. Removing the file redeems the link, once.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io;
@@ -42,7 +42,7 @@ pub fn new_dashboard_link(folder: &Path) -> io::Result<String> {
     let token = random_token().ok_or_else(|| io::Error::other("no random source"))?;
     let path = folder.join(link_name(&token));
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    drop_oldest_links(folder);
+    keep_newest_links(folder, MAX_VALID);
     Ok(format!("{PATH}?token={token}"))
 }
 
@@ -108,7 +108,12 @@ fn link_name(token: &str) -> String {
     format!("{LINK_PREFIX}{}", hex(&digest(token)))
 }
 
-fn drop_oldest_links(folder: &Path) {
+/// Removes all links that were not used.
+pub(super) fn remove_unused_links(folder: &Path) {
+    keep_newest_links(folder, 0);
+}
+
+fn keep_newest_links(folder: &Path, max_links: usize) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     let is_link = |entry: &fs::DirEntry| {
         entry.file_name().to_str().is_some_and(|name| name.starts_with(LINK_PREFIX))
@@ -118,7 +123,7 @@ fn drop_oldest_links(folder: &Path) {
         .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
         .collect();
     links.sort();
-    let excess = links.len().saturating_sub(MAX_VALID);
+    let excess = links.len().saturating_sub(max_links);
     for (_, path) in links.into_iter().take(excess) {
         // Another process may have removed it.
         let _ = fs::remove_file(path);
