@@ -24,6 +24,7 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("cargo install ", NETWORK),
     ("tests/clients/run.py ", NETWORK),
     ("cargo test", BUILDS),
+    ("cargo run --release -- replay ", BUILDS),
     ("cargo build ", BUILDS),
     (".ci/run", BUILDS),
     ("ctxhost dev", BUILDS),
@@ -38,6 +39,7 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("ctxhost install target/release/libkeep_errors.so", NOT_COMPILED),
     ("ctxhost replay demo:coding --engines legacy,target/", NOT_COMPILED),
     ("ctxhost doctor", "there are no recordings in a new home"),
+    ("ctxhost sync", "needs a lock that names a library: cli::sync"),
 ];
 
 /// A block of a document.
@@ -198,7 +200,9 @@ impl Sandbox {
     /// Runs a block as one script. The output of each command with its exit code, in order.
     fn run(&self, block: &ConsoleBlock) -> Vec<(String, i32)> {
         let mut script = String::from("exec 2>&1\n");
-        script.push_str("gateway() { ctxhost serve >~/serve.out 2>&1 & trap \"kill $!\" EXIT\n");
+        script.push_str(
+            "gateway() { : >~/serve.out; ctxhost serve >~/serve.out 2>&1 & trap \"kill $!\" EXIT\n",
+        );
         script.push_str(
             "for n in $(seq 200); do grep -q dashboard ~/serve.out && break; sleep 0.05; done\n",
         );

@@ -199,7 +199,7 @@ fn recording_table(report: &QualityReport, file: &str) -> QualityTable {
     };
     QualityTable {
         title: "Next steps".to_owned(),
-        lead: "Derivable: identifiers of the next calls that the prompt shows. Needed: identifiers that a turn goes on to use, in its first prompt. Read again: edits of a file whose newest content is no longer shown.",
+        lead: "Derivable: identifiers of the next calls that the prompt shows. Needed: identifiers that a turn uses later, in its first prompt. Read again: edits of a file whose newest content is no longer shown.",
         head: vec!["engine", "budget", "derivable %", "needed %", "read again %", "edits"],
         rows: report.recordings.iter().filter(|row| row.file == file).map(cells).collect(),
     }

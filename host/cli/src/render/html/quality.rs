@@ -87,7 +87,7 @@ fn charts(page: &mut HtmlWriter, report: &QualityReport) {
         needed.map(|row| (&*row.file, &*row.subject, row.budget_tokens, Some(row.needed_percent)));
     charts.extend(figures(
         "Identifiers of the turn",
-        "Share of the identifiers that a turn goes on to use, in its first prompt, in percent.",
+        "Share of the identifiers that a turn uses later, in its first prompt, in percent.",
         needed.collect(),
     ));
     let utility = report.utility.iter().map(|row| {
