@@ -1,6 +1,7 @@
 //! Tests of collection, rendering and merging of ledgers.
 
 use ctxhost_engine_api::testing::TranscriptBuilder;
+use ctxhost_engine_api::{Flags, Role};
 use proptest::prelude::*;
 use serde_json::json;
 
