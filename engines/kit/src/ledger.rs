@@ -10,28 +10,24 @@
 //! After a compaction the summary is the only source, so the blocks are parsed back from its text
 //! and merged; the newest entry wins.
 
+mod entry_items;
 mod items;
 mod names;
 mod requests;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use ctxhost_engine_api::transcript::tokens::{CHARS_PER_TOKEN, weighted_chars};
-use ctxhost_engine_api::{Entry, EntryKind, Flags, Role, Transcript};
+use ctxhost_engine_api::{EntryKind, Transcript};
 
 use crate::budget::RoomSettings;
-use crate::calls::{
-    SHORT_ARGUMENT_BYTES, command_argument, failure_status, find_result, for_each_argument_text,
-};
-use crate::dialogue::{is_hidden, is_request};
-use crate::files::FileOperation;
+use crate::dialogue::is_hidden;
 use crate::name_ledger::{NameLedger, TAG as NAMES};
 use crate::redact::redact;
 use crate::settings::share_of;
-use crate::summary::envelope::unwrap_summary;
-use crate::text::{IMAGE, one_line, prefix};
 
+use entry_items::{EntryItems, NameUse};
 use items::{LedgerItem, LedgerItems};
 
 /// Tags of the blocks; the next compaction parses them.
@@ -45,16 +41,6 @@ const NAME_ENTRIES: u64 = 1_000;
 /// Share of the room that names get if not everything fits.
 const NAME_ROOM_DIVISOR: u64 = 3;
 
-/// Weighted characters read of one request.
-// No window gives a request more, and redacting eight million takes seconds.
-const REQUEST_READ_CHARS: u64 = 400_000;
-
-/// Weighted characters of a text that are searched for names.
-// Redaction time grows with the length of the text that is read.
-const READ_CHARS: u64 = 12_000;
-/// Maximum names from one output or one long argument.
-// Otherwise one directory listing displaces everything else.
-const PRINTED_NAMES: usize = 24;
 /// Lower bound of a command line, in weighted characters: a terminal line.
 const LEAST_COMMAND_CHARS: u64 = 96;
 /// Upper bound for the tags of a block, in weighted characters.
@@ -113,13 +99,28 @@ impl LedgerLimits {
     }
 }
 
-impl SummaryLedger {
+/// Reads the ledgers of several ranges of one transcript; each entry is searched only once.
+// A compaction tries several cuts, and searching a long history for names takes seconds.
+#[derive(Debug)]
+pub struct LedgerReader<'t> {
+    transcript: &'t Transcript,
+    by_entry: HashMap<u64, EntryItems>,
+}
+
+impl<'t> LedgerReader<'t> {
+    /// A reader that has read nothing yet.
+    pub fn new(transcript: &'t Transcript) -> LedgerReader<'t> {
+        LedgerReader { transcript, by_entry: HashMap::new() }
+    }
+
     /// Collects the ledger of ranges in rising order, including the ledgers of earlier summaries.
-    pub fn new(transcript: &Transcript, ranges: &[Range<u64>]) -> SummaryLedger {
+    pub fn read(&mut self, ranges: &[Range<u64>]) -> SummaryLedger {
         let mut ledger = SummaryLedger::default();
         let mut left: u64 = ranges.iter().map(|range| range.end.saturating_sub(range.start)).sum();
+        let transcript = self.transcript;
         for entry in ranges.iter().flat_map(|range| transcript.range(range.clone())) {
-            ledger.add(transcript, &entry);
+            let items = self.by_entry.entry(entry.seq());
+            ledger.add(items.or_insert_with(|| EntryItems::read(transcript, &entry)));
             let is_summary = entry.kind() == EntryKind::CompactionSummary;
             if is_summary || (left <= NAME_ENTRIES && !is_hidden(&entry)) {
                 ledger.all_names.read_entry(&entry);
@@ -127,6 +128,13 @@ impl SummaryLedger {
             left = left.saturating_sub(1);
         }
         ledger
+    }
+}
+
+impl SummaryLedger {
+    /// Collects the ledger of ranges in rising order, including the ledgers of earlier summaries.
+    pub fn new(transcript: &Transcript, ranges: &[Range<u64>]) -> SummaryLedger {
+        LedgerReader::new(transcript).read(ranges)
     }
 
     /// Reduces the limits to `chars` weighted characters. Requests have priority; the rest gets
@@ -185,84 +193,13 @@ impl SummaryLedger {
         self.commands.fit_lines(room_chars, shown, |_| true)
     }
 
-    fn add(&mut self, transcript: &Transcript, entry: &Entry<'_>) {
-        match entry.role() {
-            _ if entry.kind() == EntryKind::CompactionSummary => {
-                self.add_summary(&unwrap_summary(entry.text()))
-            }
-            // Extensions insert reminders that look like user messages.
-            _ if is_hidden(entry) => {}
-            Role::User if entry.kind() == EntryKind::Bash => self.add_bash(entry),
-            Role::User => self.add_message(entry),
-            Role::Assistant => self.add_answer(transcript, entry),
-            Role::Tool => self.add_output(entry.text()),
-            _ => {}
-        }
-    }
-
-    /// Adds the blocks of an earlier summary, and the names in the rest of its text.
-    fn add_summary(&mut self, text: &str) {
-        let rest = items::strip_block(text, IDENTIFIERS);
-        self.names.add_printed(names::extract_names(&rest, u64::MAX), usize::MAX);
-        for (tag, items) in [(IDENTIFIERS, &mut self.names), (COMMANDS, &mut self.commands)] {
-            // A block lists its newest line first.
-            items::read_items(text, tag).into_iter().rev().for_each(|item| items.add(item));
-        }
-        let requests = items::read_texts(text, REQUESTS);
-        requests.into_iter().for_each(|text| self.requests.add(LedgerItem::new(text)));
-    }
-
-    fn add_message(&mut self, entry: &Entry<'_>) {
-        self.names.add_mentioned(names::extract_names(entry.text(), READ_CHARS));
-        if !is_request(entry) {
-            return;
-        }
-        let mut text = redact(prefix(entry.text().trim(), REQUEST_READ_CHARS, 1)).into_owned();
-        if entry.has(Flags::IMAGES) {
-            text.push_str(if text.is_empty() { IMAGE } else { " [with an image]" });
-        }
-        if !text.is_empty() {
-            self.requests.add(LedgerItem::new(text));
-        }
-    }
-
-    fn add_bash(&mut self, entry: &Entry<'_>) {
-        let raw: serde_json::Value = serde_json::from_str(entry.raw()).unwrap_or_default();
-        let command = raw.get("command").and_then(serde_json::Value::as_str);
-        if let Some(command) = command.filter(|command| !command.trim().is_empty()) {
-            let label = failure_status(entry).unwrap_or_default();
-            self.commands.add(LedgerItem::new(one_line(&redact(command))).with_label(label));
-        }
-        self.add_output(entry.text());
-    }
-
-    fn add_output(&mut self, text: &str) {
-        self.names.add_printed(names::extract_output_names(text, READ_CHARS), PRINTED_NAMES);
-    }
-
-    fn add_answer(&mut self, transcript: &Transcript, entry: &Entry<'_>) {
-        self.names.add_mentioned(names::extract_names(entry.text(), READ_CHARS));
-        for call in entry.tool_calls() {
-            let operation = FileOperation::of_tool(&call.name);
-            for_each_argument_text(&call, |text| {
-                if text.len() > SHORT_ARGUMENT_BYTES {
-                    return self.add_output(text);
-                }
-                // The operation is known only for an argument that is the name itself, not for one
-                // that contains it.
-                let is_whole = |item: &LedgerItem| item.text == text.trim();
-                let found = names::extract_names(text, READ_CHARS).into_iter();
-                self.names.add_mentioned(found.map(|item| match operation {
-                    Some(operation) if is_whole(&item) => item.with_label(operation.word().into()),
-                    _ => item,
-                }));
-            });
-            let Some(command) = command_argument(&call) else { continue };
-            if !command.trim().is_empty() {
-                let result = find_result(transcript, entry, &call);
-                let label = result.map_or_else(|| Some("no result".into()), |r| failure_status(&r));
-                let item = LedgerItem::new(one_line(&redact(&command)));
-                self.commands.add(item.with_label(label.unwrap_or_default()));
+    fn add(&mut self, items: &EntryItems) {
+        items.requests.iter().for_each(|item| self.requests.add(item.clone()));
+        items.commands.iter().for_each(|item| self.commands.add(item.clone()));
+        for name in &items.names {
+            match name {
+                NameUse::Mentioned(item) => self.names.add(item.clone()),
+                NameUse::Printed(item) => self.names.add_printed(item.clone()),
             }
         }
     }

@@ -13,6 +13,7 @@ use std::ops::Range;
 
 use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::{EntryKind, Flags, Plan, Role, Transcript};
+use serde::{Deserialize, Serialize};
 
 use crate::cursor::TranscriptCursor;
 use crate::cuts::trailing_frame;
@@ -68,8 +69,8 @@ pub struct SlidingWindow {
 }
 
 /// The start of the kept tail, reused while it is valid.
-#[derive(Clone, Debug)]
-struct WindowCut {
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WindowCut {
     seq: u64,
     /// The requests kept before it.
     requests: Vec<u64>,
@@ -79,7 +80,24 @@ struct WindowCut {
     budget_tokens: u64,
 }
 
+impl WindowCut {
+    /// Its position.
+    pub fn start(&self) -> u64 {
+        self.seq
+    }
+}
+
 impl SlidingWindow {
+    /// The place of the last move; `None` if everything is kept.
+    pub fn cut(&self) -> Option<&WindowCut> {
+        self.cut.as_ref()
+    }
+
+    /// Continues with the window of an earlier process. Call it after [`follow`](Self::follow).
+    pub fn restore(&mut self, cut: Option<WindowCut>) {
+        self.cut = cut;
+    }
+
     /// Reads new entries; starts over if the transcript is another one.
     pub fn follow(&mut self, transcript: &Transcript, rule: &SlidingRule) {
         let new = self.cursor.advance(transcript);

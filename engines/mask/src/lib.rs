@@ -5,6 +5,7 @@
 
 mod results;
 mod settings;
+mod stored_session;
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -13,22 +14,29 @@ use ctxhost_engine_api::serde_json::Value;
 use ctxhost_engine_api::transcript::tokens::{self, CHARS_PER_TOKEN};
 use ctxhost_engine_api::{
     AssembleRequest, CompactRequest, Compaction, ContextEngine, Host, Info, IngestReply,
-    IngestRequest, Plan, Result, Role, Transcript,
+    IngestRequest, Plan, Result, Role, SessionRef, Transcript,
 };
 use ctxhost_engine_kit::redact::redact;
 use ctxhost_engine_kit::session_map::SessionMap;
 use ctxhost_engine_kit::settings::share_of;
-use ctxhost_engine_kit::sliding_window::{EntrySelection, SlidingWindow};
+use ctxhost_engine_kit::sliding_window::{EntrySelection, SlidingWindow, WindowCut};
+use ctxhost_engine_kit::store::{has_key_value_store, session_key};
 
 use results::ResultMasks;
 pub use settings::Settings;
+use stored_session::StoredMaskSession;
 
 /// Layer name in plan notes.
 const LAYER: &str = "mask";
 
+/// Key prefix of stored sessions.
+// The number changes with the JSON format, so that no version misreads another one's value.
+const KEY_PREFIX: &str = "session/1/";
+
 /// The engine.
 #[derive(Debug)]
 pub struct MaskEngine {
+    host: Host,
     settings: Settings,
     sessions: SessionMap<MaskSession>,
 }
@@ -40,14 +48,17 @@ struct MaskSession {
     window: SlidingWindow,
     /// Names of the dropped turns; constant while the window does not move.
     names: String,
+    is_loaded: bool,
+    stored: StoredMaskSession,
 }
 
 impl ContextEngine for MaskEngine {
     const INFO: Info =
         Info::new("mask", "Observation masking", env!("CARGO_PKG_VERSION")).owning_compaction();
 
-    fn create(_host: Host, config: Value) -> Result<Self> {
-        Ok(MaskEngine { settings: Settings::parse(config)?, sessions: SessionMap::default() })
+    fn create(host: Host, config: Value) -> Result<Self> {
+        let settings = Settings::parse(config)?;
+        Ok(MaskEngine { host, settings, sessions: SessionMap::default() })
     }
 
     /// Reads new entries ahead of the request.
@@ -58,9 +69,17 @@ impl ContextEngine for MaskEngine {
     }
 
     async fn assemble(&self, transcript: Transcript, request: AssembleRequest) -> Result<Plan> {
-        let choose =
-            |session: &mut MaskSession| session.plan(&transcript, request.budget, &self.settings);
-        Ok(self.sessions.with_session(&request.session, choose))
+        self.restore(&transcript, &request.session).await;
+        let choose = |session: &mut MaskSession| {
+            let plan = session.plan(&transcript, request.budget, &self.settings);
+            (plan, session.take_changes(&transcript))
+        };
+        let (plan, changes) = self.sessions.with_session(&request.session, choose);
+        if let Some(json) = changes.filter(|_| has_key_value_store(&self.host)) {
+            // What is not stored is chosen again after a restart.
+            let _ = self.host.kv_put(&session_key(KEY_PREFIX, &request.session), &json).await;
+        }
+        Ok(plan)
     }
 
     async fn compact(&self, _: Transcript, _: CompactRequest) -> Result<Compaction> {
@@ -72,7 +91,55 @@ impl ContextEngine for MaskEngine {
     }
 }
 
+impl MaskEngine {
+    /// Reads the stored masks and window of a session once, so that a restart changes no prefix.
+    async fn restore(&self, transcript: &Transcript, session: &SessionRef) {
+        if self.sessions.with_session(session, |session| session.is_loaded) {
+            return;
+        }
+        let mut stored = None;
+        if has_key_value_store(&self.host) {
+            stored = self.host.kv_get(&session_key(KEY_PREFIX, session)).await.ok().flatten();
+        }
+        self.sessions.with_session(session, |session| {
+            session.follow(transcript, &self.settings);
+            session.is_loaded = true;
+            if let Some(stored) =
+                stored.and_then(|json| StoredMaskSession::parse(&json, transcript))
+            {
+                session.restore(stored);
+            }
+        });
+    }
+}
+
 impl MaskSession {
+    fn restore(&mut self, stored: StoredMaskSession) {
+        self.results.mask_until(stored.masked);
+        self.window.restore(stored.cut.clone());
+        self.names.clone_from(&stored.names);
+        self.stored = stored;
+    }
+
+    /// The state to store; `None` if it is stored.
+    fn take_changes(&mut self, transcript: &Transcript) -> Option<String> {
+        let (masked, cut) = (self.results.masked_count(), self.window.cut());
+        let last = self.results.last_masked().max(cut.map(WindowCut::start));
+        let last_id = last.and_then(|seq| transcript.get(seq)).map(|entry| entry.id().to_owned());
+        let (last, last_id) = (last.unwrap_or(0), last_id.unwrap_or_default());
+        let now = StoredMaskSession {
+            masked,
+            cut: cut.cloned(),
+            names: self.names.clone(),
+            last,
+            last_id,
+        };
+        (now != self.stored).then(|| {
+            self.stored = now;
+            self.stored.to_json()
+        })
+    }
+
     fn follow(&mut self, transcript: &Transcript, settings: &Settings) {
         self.results.follow(transcript, settings);
         self.window.follow(transcript, &settings.rule());

@@ -5,6 +5,7 @@ use std::ops::Range;
 use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::{Plan, Role, Transcript};
 use ctxhost_engine_kit::cursor::TranscriptCursor;
+use ctxhost_engine_kit::cuts::trailing_frame;
 use ctxhost_engine_kit::masks::render_masked_result;
 use ctxhost_engine_kit::name_ledger::NameLedger;
 
@@ -17,9 +18,11 @@ pub(crate) struct ResultMasks {
     cursor: TranscriptCursor,
     pub(crate) names: NameLedger,
     seqs: Vec<u64>,
-    /// One per result before the newest frame, written when the next frame begins and never changed.
+    /// One per result, written when an entry follows that is no result, and never changed.
     // What the model names right after a result counts, and a restart writes the same lines.
     lines: Vec<MaskLine>,
+    /// Number of results before the newest frame; results of the live round are never masked.
+    before_newest: usize,
     masked: usize,
 }
 
@@ -43,13 +46,15 @@ impl ResultMasks {
         }
         for entry in transcript.range(new) {
             self.names.read_entry(&entry);
-            if entry.frame() == entry.seq() {
-                self.write_lines(transcript, settings.name_chars);
-            }
+            // Not the frame: a late result changes the frames of the entries before it.
             if entry.role() == Role::Tool {
                 self.seqs.push(entry.seq());
+            } else {
+                self.write_lines(transcript, settings.name_chars);
             }
         }
+        let newest_frame = trailing_frame(transcript);
+        self.before_newest = self.seqs.partition_point(|&seq| seq < newest_frame);
     }
 
     /// Writes the lines of all results so far.
@@ -79,10 +84,14 @@ impl ResultMasks {
         at.ok().and_then(|at| self.lines.get(at)).is_some_and(|line| line.text.is_some())
     }
 
-    /// Maximum number of masked results if the newest `keep` stay. Results of the newest frame have
-    /// no line yet.
+    /// Position of the newest masked result.
+    pub(crate) fn last_masked(&self) -> Option<u64> {
+        self.seqs.get(self.masked.checked_sub(1)?).copied()
+    }
+
+    /// Maximum number of masked results if the newest `keep` stay.
     pub(crate) fn maskable_count(&self, keep: usize) -> usize {
-        self.seqs.len().saturating_sub(keep).min(self.lines.len())
+        self.seqs.len().saturating_sub(keep).min(self.before_newest)
     }
 
     /// Number of results to mask without pressure: whole batches.

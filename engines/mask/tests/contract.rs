@@ -11,6 +11,7 @@ use ctxhost_engine_api::testing::{
 };
 use ctxhost_engine_api::{AssembleRequest, ErrorKind, Plan, Result};
 use ctxhost_engine_mask::MaskEngine;
+use proptest::prelude::*;
 
 const AMPLE: u64 = 1_000_000;
 
@@ -198,5 +199,51 @@ fn a_wrong_setting_is_named() {
         let error = create(config).unwrap_err();
         assert_eq!(error.kind, ErrorKind::Config);
         assert!(error.message.contains(word), "{error}");
+    }
+}
+
+/// A talk with late results, results without a call and calls without a result.
+fn add_step(talk: &mut TranscriptBuilder, number: usize, (kind, size): (u8, usize)) {
+    let text = format!("step {number} in src/part{number}.rs ").repeat(size);
+    let (call, other) = (format!("a{number}"), format!("b{number}"));
+    let late = |letter: &str| format!("{letter}{}", number.saturating_sub(size));
+    match kind {
+        0 => talk.user(&text),
+        1 => talk.assistant(&text),
+        2 => talk.calls(&[(&call, "read", "{}"), (&other, "read", "{}")]),
+        3 => talk.result(&late("a"), "read", &text),
+        _ => talk.result(&late("b"), "read", &text),
+    };
+}
+
+#[test]
+fn results_without_a_call_survive_a_restart() {
+    let steps = [(1, 1), (0, 1), (3, 9), (4, 9), (3, 9)];
+    for budget in [10, 60, 111, 150] {
+        assert_same_after_restart(&steps, budget);
+    }
+}
+
+/// Runs a session step by step, then opens it again with the stored values.
+fn assert_same_after_restart(steps: &[(u8, usize)], budget: u64) {
+    let config = json!({ "min_keep_results": 1, "keep_results": 2, "batch_results": 1 });
+    let host = Arc::new(ScriptedHost::new());
+    let open = || EngineFactory::linked::<MaskEngine>().create(host.clone(), &config).unwrap();
+    let live = open();
+    let mut talk = TranscriptBuilder::new();
+    let mut before = None;
+    for (number, step) in steps.iter().enumerate() {
+        add_step(&mut talk, number, *step);
+        before = Some(seen(&assemble(&live, &talk, budget), &talk));
+    }
+    assert_eq!(Some(seen(&assemble(&open(), &talk, budget), &talk)), before);
+}
+
+proptest! {
+    #[test]
+    fn a_restart_changes_no_plan(
+        steps in prop::collection::vec((0u8..5, 1usize..12), 1..40), budget in 10u64..3_000,
+    ) {
+        assert_same_after_restart(&steps, budget);
     }
 }

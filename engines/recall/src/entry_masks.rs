@@ -1,5 +1,4 @@
-//! The masks of a session, each written once: when the model has read the entry and the next frame
-//! begins.
+//! The masks of a session, each written once: when an entry follows that is no result.
 //!
 //! A mask then depends on nothing that comes later, so a restart writes the same, and an assembly
 //! only looks it up. The names that the model uses right after a result count for its line.
@@ -7,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use ctxhost_engine_api::{Entry, Plan, Transcript};
+use ctxhost_engine_api::{Entry, Plan, Role, Transcript};
 use ctxhost_engine_kit::masks::mask_entry;
 use ctxhost_engine_kit::name_ledger::NameLedger;
 use ctxhost_engine_kit::replacement::{Replacement, ReplacementBody, keep_with_replacements};
@@ -34,14 +33,15 @@ struct EntryMask {
 pub(crate) type MaskedPositions = BTreeMap<u64, u64>;
 
 impl EntryMasks {
-    /// Writes the masks of the entries before one that begins a frame; its own frame is still open.
+    /// Writes the masks of the entries before one that is no result.
     pub(crate) fn write_before(
         &mut self,
         transcript: &Transcript,
         entry: &Entry<'_>,
         names: &NameLedger,
     ) {
-        if entry.frame() != entry.seq() {
+        // Not the frame: a late result changes the frames of the entries before it.
+        if entry.role() == Role::Tool {
             return;
         }
         for old in transcript.range(self.by_entry.len() as u64..entry.seq()) {

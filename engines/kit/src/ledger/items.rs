@@ -133,18 +133,11 @@ impl LedgerItems {
         }
     }
 
-    /// Adds mentions by user or model.
-    pub(super) fn add_mentioned(&mut self, items: impl IntoIterator<Item = LedgerItem>) {
-        items.into_iter().for_each(|item| self.add(item));
-    }
-
-    /// Adds the first `most` printed items. A known item is not refreshed by a tool's output.
-    pub(super) fn add_printed(&mut self, items: Vec<LedgerItem>, most: usize) {
-        for item in items.into_iter().take(most) {
-            // A listing would otherwise make every old name new again.
-            if !self.by_key.contains_key(&self.key(&item.text)) {
-                self.add(LedgerItem { mentions: 0, ..item });
-            }
+    /// Adds a printed item. A known item is not refreshed by a tool's output.
+    pub(super) fn add_printed(&mut self, item: LedgerItem) {
+        // A listing would otherwise make every old name new again.
+        if !self.by_key.contains_key(&self.key(&item.text)) {
+            self.add(LedgerItem { mentions: 0, ..item });
         }
     }
 

@@ -1,6 +1,7 @@
 //! Tests of collection, rendering and merging of ledgers.
 
 use ctxhost_engine_api::testing::TranscriptBuilder;
+use ctxhost_engine_api::{Flags, Role};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -211,4 +212,25 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn several_ranges_search_each_entry_once() {
+    let mut talk = TranscriptBuilder::new();
+    for number in 0..40 {
+        let (id, command) = (format!("c{number}"), format!(r#"{{"command":"make part{number}"}}"#));
+        talk.user(&format!("Change src/part{number}.rs for PROJ-{number}."));
+        talk.calls(&[(&id, "bash", &command)]).result(&id, "bash", "wrote out/part.txt");
+    }
+    let transcript = talk.transcript();
+    let mut reader = LedgerReader::new(&transcript);
+    for ranges in [vec![0..60], vec![0..120], vec![0..30, 33..90], vec![0..120]] {
+        let shown = reader.read(&ranges).render(ROOMY, "");
+        assert_eq!(shown, SummaryLedger::new(&transcript, &ranges).render(ROOMY, ""));
+        // The searched entries are kept, so the count is that of the longest history.
+        assert!(reader.by_entry.len() <= 120);
+    }
+    // A search is taken from the reader, not from the transcript.
+    reader.by_entry.values_mut().for_each(|items| *items = EntryItems::default());
+    assert!(reader.read(&[0..120]).is_empty());
 }

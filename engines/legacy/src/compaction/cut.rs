@@ -7,7 +7,7 @@ use ctxhost_engine_kit::budget::floor_tokens;
 use ctxhost_engine_kit::caps::{LEAST_RESULT_CHARS, fair_cap, result_cap_chars};
 use ctxhost_engine_kit::cuts::{gaps, protected_before, trailing_frame};
 use ctxhost_engine_kit::history_fold::HistoryFold;
-use ctxhost_engine_kit::ledger::{LedgerLimits, SummaryLedger};
+use ctxhost_engine_kit::ledger::{LedgerLimits, LedgerReader, SummaryLedger};
 use ctxhost_engine_kit::tail::{self, TranscriptTail};
 
 use super::inputs::LegacyCompaction;
@@ -39,12 +39,12 @@ pub(crate) struct SummaryTask {
 
 impl SummaryTask {
     fn new(
-        transcript: &Transcript,
+        ledgers: &mut LedgerReader<'_>,
         history: HistoryFold,
         target: &CutTarget,
         is_turn_prefix: bool,
     ) -> SummaryTask {
-        let ledger = SummaryLedger::new(transcript, history.gaps());
+        let ledger = ledgers.read(history.gaps());
         let mut task = SummaryTask {
             history,
             limit_chars: 0,
@@ -147,12 +147,13 @@ impl ResultCaps {
 /// Chooses the longest tail with which the transcript falls below the target; `None` without
 /// history before the cut if the transcript already fits.
 pub(crate) fn choose_cut(inputs: &LegacyCompaction<'_>) -> Option<CompactionCut> {
+    let ledgers = &mut LedgerReader::new(inputs.transcript);
     let LegacyCompaction { transcript, request, settings, .. } = inputs;
     let window_tokens = request.model.window_tokens;
     let target = CutTarget::for_attempt(request.budget, request.attempt, settings, window_tokens);
     let is_pressed = transcript.total_tokens() > target.target_tokens;
     for halving in 0..=TAIL_HALVINGS {
-        let cut = cut_with_floor(inputs, &target, target.keep_tokens >> halving);
+        let cut = cut_with_floor(inputs, ledgers, &target, target.keep_tokens >> halving);
         if !is_pressed {
             return Some(cut).filter(|cut| !cut.tasks.is_empty());
         }
@@ -160,9 +161,9 @@ pub(crate) fn choose_cut(inputs: &LegacyCompaction<'_>) -> Option<CompactionCut>
             return Some(cut);
         }
     }
-    let squeezed = |min_fold_tokens| {
+    let mut squeezed = |min_fold_tokens| {
         let newest = TranscriptTail { start: trailing_frame(transcript), cut: None };
-        let mut cut = at(inputs, newest, &CutTarget { min_fold_tokens, ..target });
+        let mut cut = at(inputs, ledgers, newest, &CutTarget { min_fold_tokens, ..target });
         cut.shrink(inputs, target.target_tokens);
         cut
     };
@@ -177,6 +178,7 @@ pub(crate) fn choose_cut(inputs: &LegacyCompaction<'_>) -> Option<CompactionCut>
 /// The cut with a tail of `keep_tokens`, or a longer one if less than the floor would be in use.
 fn cut_with_floor(
     inputs: &LegacyCompaction<'_>,
+    ledgers: &mut LedgerReader<'_>,
     target: &CutTarget,
     keep_tokens: u64,
 ) -> CompactionCut {
@@ -185,7 +187,7 @@ fn cut_with_floor(
         tail::newest_within(inputs.transcript, keep_tokens, |entry| caps.tokens(inputs, entry))
     };
     let shortest = tail(keep_tokens);
-    let cut = at(inputs, shortest.clone(), target);
+    let cut = at(inputs, ledgers, shortest.clone(), target);
     let ledger_chars: u64 = cut.tasks.iter().map(|task| task.ledger_chars).sum();
     // The summary itself may turn out short, so it does not count towards the floor.
     let used_tokens = cut.kept_tokens + ledger_chars / CHARS_PER_TOKEN;
@@ -199,7 +201,7 @@ fn cut_with_floor(
         let start = inputs.transcript.cut_at_or_before(longer.start - 1);
         longer = TranscriptTail { start, cut: None };
     }
-    let longer = at(inputs, longer, target);
+    let longer = at(inputs, ledgers, longer, target);
     let fits = !longer.tasks.is_empty() && longer.tokens_after() <= target.target_tokens;
     if fits { longer } else { cut }
 }
@@ -255,7 +257,12 @@ impl CutTarget {
     }
 }
 
-fn at(inputs: &LegacyCompaction<'_>, tail: TranscriptTail, target: &CutTarget) -> CompactionCut {
+fn at(
+    inputs: &LegacyCompaction<'_>,
+    ledgers: &mut LedgerReader<'_>,
+    tail: TranscriptTail,
+    target: &CutTarget,
+) -> CompactionCut {
     let transcript = inputs.transcript;
     let kept = protected_before(transcript, tail.start);
     // Gaps after the newest request belong to a turn that continues in the tail.
@@ -266,7 +273,7 @@ fn at(inputs: &LegacyCompaction<'_>, tail: TranscriptTail, target: &CutTarget) -
     for (gaps, is_turn_prefix) in [(history, false), (prefix, true)] {
         let history = HistoryFold::anchored_at_largest(transcript, gaps);
         if !history.is_empty() && history.new_tokens(transcript) >= target.min_fold_tokens {
-            tasks.push(SummaryTask::new(transcript, history, target, is_turn_prefix));
+            tasks.push(SummaryTask::new(ledgers, history, target, is_turn_prefix));
         }
     }
     divide_room(transcript, target, &mut tasks);
