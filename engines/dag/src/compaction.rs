@@ -30,6 +30,7 @@ fn fold_line(leaves: usize, fanout: u64) -> String {
 /// of another fanout, whose ids mean other nodes.
 pub(crate) fn folded_leaves(summary: &str, fanout: u64) -> Option<usize> {
     let lines = summary.lines().rev();
+    // From the end: an earlier summary may be quoted in this one.
     let mut found = lines.filter_map(|line| {
         let rest = line.trim().strip_prefix('[')?.strip_prefix(WRITER)?.strip_prefix(": ")?;
         let (leaves, rest) = rest.split_once(" leaves folded, fanout ")?;
@@ -64,6 +65,7 @@ impl DagSession {
         let missing = view.cut - view.kept.len() as u64;
         let new =
             (0..view.cut).filter(|seq| !view.kept.contains_key(seq) && *seq >= self.live_start);
+        // Folding a summary of a summary loses detail and makes no progress.
         let is_folded_already = new.count() == 0 && tokens <= request.budget;
         if missing == 0 || is_folded_already {
             return nothing("everything in it must stay");
@@ -78,6 +80,7 @@ impl DagSession {
         if plan.estimated_tokens >= tokens {
             return nothing("what must stay is all there is");
         }
+        // The draft keeps growing, so what was folded of it is kept as a leaf of its own.
         self.folded_draft = leaves.draft.map(|draft| (leaves.leaves, draft));
         Compaction::Plan(plan)
     }

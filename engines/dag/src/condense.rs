@@ -29,6 +29,7 @@ fn best_lines(lines: &[NodeLine]) -> Vec<NodeLine> {
     let mut order: Vec<(usize, &NodeLine)> = lines.iter().enumerate().collect();
     order.sort_by_key(|(_, line)| line.kind);
     order.truncate(LINES_PER_SOURCE);
+    // Back in the order of the conversation: of two decisions the later one holds.
     order.sort_by_key(|(at, _)| *at);
     order.into_iter().map(|(_, line)| line.clone()).collect()
 }

@@ -52,6 +52,7 @@ impl LeafDraft {
     /// Whether it ends before an entry at which a cut separates no pair.
     pub(crate) fn ends_before(&self, is_request: bool, at_ms: i64, settings: &Settings) -> bool {
         let pause_ms = i64::try_from(settings.pause_minutes.saturating_mul(60_000));
+        // Work after a break is usually about something else, and a leaf should have one subject.
         let is_pause = at_ms.saturating_sub(self.newest_ms) > pause_ms.unwrap_or(i64::MAX)
             && self.newest_ms > 0;
         let has_turns = self.turns >= settings.leaf_turns && is_request;
@@ -65,6 +66,7 @@ impl LeafDraft {
             return;
         }
         let text = shortened(entry.text());
+        // What the agent passed to a tool is what it will need again; outputs print far more names than are used.
         for call in entry.tool_calls() {
             self.add_names(&argument_text(&call.arguments_value()), USED_WEIGHT);
         }
@@ -129,6 +131,7 @@ impl LeafDraft {
         if report.is_empty() {
             return;
         }
+        // Of the reports of a turn the last one states the outcome.
         if self.has_report {
             let last = self.node.lines.iter().rposition(|line| line.kind == LineKind::Report);
             if let Some(at) = last {

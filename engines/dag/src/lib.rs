@@ -262,6 +262,7 @@ impl DagSession {
         let budget_tokens = request.budget;
         // With folded entries the outline says more than the summary.
         if self.folded == 0 && transcript.total_tokens() <= budget_tokens {
+            // Everything fits again, for example after an undo: a view from before would only leave things out.
             self.is_view_new |= self.view.take().is_some();
             return whole(transcript);
         }
@@ -306,6 +307,7 @@ impl DagSession {
         let newest = self.newest_user.filter(|_| !request.prompt.trim().is_empty())?;
         // A note inside a frame would separate a call from its result.
         let is_cut_point = transcript.get(newest).is_some_and(|entry| entry.is_cut_point());
+        // One note per request of the user: another search for the same words would find the same.
         let is_new = newest >= view.cut && !view.notes.contains_key(&newest);
         (is_new && is_cut_point).then_some(newest)
     }

@@ -88,6 +88,7 @@ pub(crate) struct DagNode {
 impl DagNode {
     /// Renders the text: the best lines in their order, then names, within a limit.
     pub(crate) fn render(&mut self, limit_tokens: u64) {
+        // Rendered once and stored: a node whose text depended on the request would change the prefix.
         let limit_chars = limit_tokens * tokens::CHARS_PER_TOKEN;
         let names = render_names(&self.names, limit_chars / NAME_PART);
         let line_chars = limit_chars.saturating_sub(weighted_chars(&names));

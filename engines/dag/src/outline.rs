@@ -81,6 +81,7 @@ impl DagSession {
                 return outline;
             }
         }
+        // Nothing fits whole: every node gets the same part, so that no time of the session disappears.
         let count = ids.len() as u64 + u64::from(range.draft.is_some());
         let room_tokens = room_tokens.saturating_sub(frame_tokens(settings));
         let line_tokens = (room_tokens / count).saturating_sub(1);
@@ -101,6 +102,7 @@ impl DagSession {
         let mut free_tokens = free_tokens;
         let mut open: Vec<(f32, NodeId)> =
             ids.iter().map(|id| self.scored(*id, scores, settings)).collect();
+        // Leaves cannot be refined; their entries are found by the search.
         open.retain(|(_, id)| id.depth > 0);
         // Best score first; of equal ones the newest, because work continues there.
         let order = |left: &(f32, NodeId), right: &(f32, NodeId)| {

@@ -64,6 +64,7 @@ pub(crate) async fn load_nodes(host: &Host, session: &SessionRef, settings: &Set
 async fn load_page(host: &Host, key: &str, settings: &Settings) -> Option<Vec<DagNode>> {
     let stored = host.kv_get(key).await.ok()??;
     let page: NodePage = serde_json::from_str(&stored).ok()?;
+    // With another fanout the numbers of nodes mean other ranges.
     (page.fanout == settings.fanout && !page.nodes.is_empty()).then_some(page.nodes)
 }
 
@@ -104,6 +105,7 @@ impl DagSession {
         let mut index = leaf;
         for stored in &mut self.stored {
             *stored = (*stored).min(index);
+            // Every node above contains the leaf.
             index /= settings.fanout as usize;
         }
     }
@@ -158,6 +160,7 @@ pub(crate) async fn load_view(
 /// Fingerprint of the entries before a position: the ids around it and the size of all of them. An
 /// edited entry changes the size.
 fn fingerprint(transcript: &Transcript, end: u64) -> u64 {
+    // The entries beside the cut and the sum before it: hashing all of a long transcript for each request would be linear.
     let around = [end.checked_sub(1), Some(end)].into_iter().flatten();
     let ids = around.filter_map(|seq| transcript.get(seq)).map(|entry| hash::fnv1a(entry.id()));
     ids.fold(transcript.tokens(0..end), |sum, id| sum.rotate_left(17) ^ id)

@@ -141,6 +141,7 @@ pub(crate) async fn expand(
 ) -> ToolAnswer {
     let id = text_argument(&request.arguments, "id").trim();
     let tokens = number_argument(&request.arguments, "tokens").unwrap_or(EXPAND_TOKENS);
+    // The answer is a tool result itself: unbounded, it would fill the window that it is to relieve.
     let limit_chars = tokens.clamp(1, MOST_TOKENS) * 4;
     let from = number_argument(&request.arguments, "from").unwrap_or(0);
     let ids = match sources {
@@ -227,6 +228,7 @@ async fn find_entries(
         found.extend(new);
     }
     let place = |id: &str| ids.iter().position(|wanted| wanted == id);
+    // Live and folded entries come from two places, and a reader expects the order of the conversation.
     found.sort_by_key(|entry| place(&entry.id));
     found
 }

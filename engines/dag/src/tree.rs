@@ -50,6 +50,7 @@ impl NodeTree {
         self.push(0, leaf);
         let fanout = settings.fanout as usize;
         let mut depth = 0;
+        // A full group of leaves may complete a node, that node another one, and so on.
         while let Some(level) = self.levels.get(depth)
             && level.len().is_multiple_of(fanout)
             && let Some(sources) = level.get(level.len() - fanout..)
@@ -57,6 +58,7 @@ impl NodeTree {
             let mut node = condense(sources);
             let index = level.len() / fanout - 1;
             depth += 1;
+            // A model's text is expensive, so it survives a restart as long as its sources are the same.
             let before = known.get(NodeId { depth, index });
             node.written = before
                 .filter(|before| before.fingerprint == node.fingerprint)
@@ -81,6 +83,7 @@ impl NodeTree {
         let mut most = leaves;
         for level in &mut self.levels {
             level.truncate(most);
+            // A node with one source less is wrong, so it goes with its last source.
             most /= settings.fanout as usize;
         }
     }

@@ -59,6 +59,7 @@ pub(crate) async fn write_nodes(
                 state.set_written(&task, text, settings);
                 written += 1;
             }
+            // The extractive text stays; a model only ever improves it.
             Err(_) => state.model_failures.record_failure(now_ms),
         });
     }
@@ -99,6 +100,7 @@ impl DagSession {
     /// The oldest node above the leaves that no model has written, deepest last.
     fn next_task(&self, transcript: &Transcript, settings: &Settings) -> Option<WritingTask> {
         let levels = self.tree.levels().iter().enumerate().skip(1);
+        // Leaves stay extractive: there are many, and their sources are one call away.
         let mut open = levels.flat_map(|(depth, level)| {
             let nodes = level.iter().enumerate().filter(|(_, node)| node.written.is_none());
             nodes.map(move |(index, _)| NodeId { depth, index })

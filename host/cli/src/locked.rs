@@ -65,6 +65,7 @@ pub(super) fn check_engines(config: &Config) -> Result<(), CliError> {
 }
 
 fn refusal(engine: &RegisteredEngine) -> Option<String> {
+    // Bundled engines are part of the binary, which the lock does not cover.
     if !matches!(engine.source, EngineSource::File(_)) {
         return None;
     }

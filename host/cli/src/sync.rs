@@ -28,6 +28,7 @@ impl SyncArgs {
         let target = InstallTarget::open(config_path)?;
         let report = target.installation().sync(locked::is_requested())?;
         output.print(&describe_report(&report))?;
+        // All of them: one missing library should not hide that another one was changed.
         let failures = report.engines.into_iter().filter_map(failure);
         if let Some(failure) = failures.reduce(CliError::with) {
             return Err(failure);

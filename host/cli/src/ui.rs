@@ -43,6 +43,7 @@ fn open_browser(link: &str) -> Result<(), CliError> {
     let browser = std::env::var("BROWSER").ok().filter(|browser| !browser.is_empty());
     let browser = browser.unwrap_or_else(|| "xdg-open".to_owned());
     let mut command = Command::new(&browser);
+    // Browsers print warnings, which would be taken for messages of ctxhost.
     command.arg(link).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.spawn().map(drop).map_err(|error| {
         let error = CliError::user(format!("cannot start the browser {browser}: {error}"));

@@ -108,6 +108,7 @@ impl Context {
             }
             Err(other) => return Err(other.into()),
         };
+        // Not the engine that was asked: a fallback may have answered.
         outcome.engine.clone_from(&answer.engine);
         outcome.fallback.clone_from(&answer.fallback);
         outcome.took = answer.elapsed;
@@ -216,6 +217,7 @@ impl Context {
             return None;
         }
         let (view, budget) = (self.view(), self.budget(target));
+        // Too early it would be outdated before it is needed.
         let is_full = view.total_tokens() as f64 > share * budget.tokens as f64;
         if !is_full || !self.precomputed.needs_job(&view) {
             return None;

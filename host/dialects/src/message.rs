@@ -257,6 +257,7 @@ pub struct TokenUsage {
 impl TokenUsage {
     /// Tokens of the whole prompt.
     pub fn prompt_tokens(&self) -> u64 {
+        // Providers bill cached tokens apart, but they fill the window as well.
         self.input.saturating_add(self.cache_read).saturating_add(self.cache_write)
     }
 
@@ -306,6 +307,7 @@ pub fn arguments_object(arguments: &Value) -> Map<String, Value> {
     match arguments {
         Value::Object(map) => map.clone(),
         Value::Null => Map::new(),
+        // Providers accept objects only, and the model should see again what it wrote.
         other => Map::from_iter([("input".to_owned(), other.clone())]),
     }
 }

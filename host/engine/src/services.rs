@@ -199,6 +199,7 @@ impl HostServices for EngineServices {
         request: CompactRequest,
     ) -> BoxFuture<Result<Compaction>> {
         let view = self.calls.view(call);
+        // Before the await: afterwards the call may have ended, and its view with it.
         let delegate = self.environment.delegate();
         Box::pin(async move {
             let view = view.ok_or_else(|| EngineError::failed("the call has ended"))?;

@@ -73,6 +73,7 @@ fn is_loopback(base: &Uri) -> bool {
 /// The `proxy-authorization` header for a forwarding proxy. A tunnel sends it with CONNECT only.
 pub(super) fn proxy_authorization(proxy: Option<&Intercept>, base: &Uri) -> Option<HeaderValue> {
     let is_plain = base.scheme_str() == Some("http");
+    // In a tunnel the header would reach the upstream, which must not learn the password of the proxy.
     proxy.filter(|_| is_plain)?.basic_auth().cloned()
 }
 
@@ -98,6 +99,7 @@ impl UpstreamDialer {
         let to_proxy = HttpsConnectorBuilder::new()
             .with_tls_config(trusted.clone())
             .https_or_http()
+            // CONNECT over HTTP/2 is another protocol, which proxies rarely speak.
             .enable_http1()
             .wrap_connector(http);
         if base.scheme_str() == Some("http") {

@@ -19,6 +19,7 @@ pub(super) fn upstream_response(
     body: impl Into<Body>,
 ) -> Response<Body> {
     remove_hop_by_hop(&mut headers);
+    // An upstream that is a ctxhost too would report its own engine under our names.
     remove_own_headers(&mut headers);
     let mut response = Response::new(body.into());
     *response.status_mut() = status;
@@ -83,6 +84,7 @@ pub(super) fn error_response(
     message: &str,
 ) -> Response<Body> {
     let mut response = json(status, error_body(dialect, status.as_u16(), message).to_string());
+    // SDKs wait as long as this header says, and some give up without it.
     if matches!(status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
     }
@@ -110,6 +112,7 @@ pub(super) fn body_read_failed(
     let (status, message) = match error {
         BodyReadError::TooLarge => {
             let max = state.max_body_bytes();
+            // The smaller of two settings decides, and the message must name that one.
             let setting = if max < state.settings.max_body_bytes {
                 "gateway.max_bodies_bytes"
             } else {

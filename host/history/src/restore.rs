@@ -85,6 +85,7 @@ pub fn build_restoration(
     let live_ids = live_ids(session);
     let (live, missing): (Vec<QuotedEntry>, Vec<QuotedEntry>) =
         source.quotes.into_iter().partition(|quote| live_ids.contains(&quote.entry.id));
+    // A copy of what the model still sees would only cost tokens.
     if missing.is_empty() {
         return Err(HistoryError::StillInContext { asked });
     }

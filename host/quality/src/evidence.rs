@@ -208,12 +208,14 @@ fn kept_in(question: &LabelledQuestion, seen: &SeenContext) -> EvidenceShares {
         }
         let is_evidence = question.evidence.contains(&at) || question.stale.contains(&at);
         let part = seen.by_entry.get(&id);
+        // Only evidence is looked for in the engine's own texts; looking for all of a long history would take minutes.
         if part.is_none() && !is_evidence {
             continue;
         }
         let is_shown =
             |piece: &str| part.is_some_and(|part| part.contains(piece)) || seen.own.contains(piece);
         let (mut all, mut shown) = (0, 0);
+        // By sentences: an engine may show the part of a long turn that matters.
         for piece in pieces(&turn.text) {
             let chars = weighted_chars(piece);
             all += chars;
@@ -235,11 +237,13 @@ fn pieces(text: &str) -> impl Iterator<Item = &str> {
 impl EvidenceSums {
     fn add(&mut self, question: &LabelledQuestion, kept: &EvidenceShares) {
         let share = |turn: &usize| kept.get(turn).copied().unwrap_or(0.0);
+        // Weighted by size, as the published figures that these are compared with.
         let cost =
             |turn: &usize| question.turns.get(*turn).map_or(0, |turn| estimate(&turn.text)) as f64;
         let evidence: HashSet<usize> = question.evidence.iter().copied().collect();
         let all: f64 = evidence.iter().map(cost).sum();
         let shown: f64 = evidence.iter().map(|turn| cost(turn) * share(turn)).sum();
+        // The shares of the pieces may miss 1 by rounding.
         let whole = evidence.iter().filter(|turn| share(turn) > 0.999).count();
         let recall = shown / all.max(1.0);
         self.questions += 1.0;
@@ -288,6 +292,7 @@ fn top_conversations(question: &LabelledQuestion, kept: &EvidenceShares) -> f64 
         *held.entry(turn.conversation.as_str()).or_default() += estimate(&turn.text) as f64 * share;
     }
     let mut order: Vec<(&str, f64)> = held.into_iter().collect();
+    // By name where shares are equal, because the order of a map changes with each run.
     order.sort_by(|left, right| right.1.total_cmp(&left.1).then(left.0.cmp(right.0)));
     let top: HashSet<&str> =
         order.into_iter().take(TOP_CONVERSATIONS).map(|(name, _)| name).collect();

@@ -48,6 +48,7 @@ pub async fn measure_recording(
             .await?;
         // Once is enough to see whether the subject is deterministic; a replay takes a while.
         if at == 0 {
+            // A meter of its own: the second run must not count.
             let mut again = RunMeter::default();
             replay.run(&mut again, |_, _| ()).await?;
             meter.compare_repeated(0, &again);
@@ -169,6 +170,7 @@ impl RecordingReplay<'_> {
             }
             context.session_mut().append_record(record)?;
             let view = context.session_mut().view();
+            // Not every record becomes an entry: settings and labels do not.
             if let Some(entry) = view.last().filter(|entry| entry.id() == record.id()) {
                 on_entry(&entry, seen.as_ref());
             }

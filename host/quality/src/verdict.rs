@@ -114,6 +114,7 @@ impl QualityReport {
                 RunFit::Neither => {}
             }
         }
+        // A context over its budget saw more than the others, so its score says nothing.
         let utility = self.utility.iter().filter(|row| self.keeps_budget(row));
         figures.extend(utility.filter_map(|row| {
             Some(Figure {
@@ -157,6 +158,7 @@ enum RunFit {
 fn fit_of(run: &RunTotals, budget_tokens: u64) -> RunFit {
     if run.history_tokens <= budget_tokens {
         RunFit::Whole(run.history_tokens as f64)
+    // Figures of an engine that breaks its budget are in the tables, but win nothing.
     } else if run.overruns + run.violations == 0 {
         RunFit::Budget
     } else {
@@ -177,6 +179,7 @@ impl Verdict {
             self.subjects.clear();
             self.value = figure.value;
         }
+        // Equal values share the first place: which comes first in the table is chance.
         if better >= 0.0 {
             self.subjects.push(figure.subject.to_owned());
         }

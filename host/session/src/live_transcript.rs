@@ -126,6 +126,7 @@ impl<'a> LiveTranscript<'a> {
                 continue;
             };
             let (first, last) = (*index.get(first_id)?, *index.get(last_id)?);
+            // Ranges in another order are the work of another program: Pi's rule is safer than a guess.
             let kept = self.slots.get(first..=last).filter(|_| first >= next)?;
             let change = SlotChange::from_item(compaction, items, number);
             projected.extend(kept.iter().map(|slot| slot.with_change(change.as_ref())));
@@ -167,6 +168,7 @@ impl<'a> LiveTranscript<'a> {
 
     /// Starts with the known live base if it is on the path; returns the step after it.
     fn start_at_base(&mut self, path: &[usize]) -> usize {
+        // Without a base the walk would read every record of a long session for one new entry.
         let Some(base) = &self.contents.live_base else { return 0 };
         let Some(step) = path.iter().rposition(|at| *at == base.at) else { return 0 };
         self.slots.clone_from(&base.slots);
@@ -185,6 +187,7 @@ impl<'a> LiveTranscript<'a> {
         }
         match projected {
             Some(slots) => self.slots = slots,
+            // Pi opens our sessions and reads its own fields only, so both readers agree on this.
             None => self.compact_by_pi_rule(path, step, at),
         }
     }
@@ -260,6 +263,7 @@ impl<'a> LiveTranscript<'a> {
             None => record.to_entry()?,
         };
         entry = orphan_results::attach_call(self.contents, record, entry);
+        // The first task says what all of it is for, and is the first thing that a compaction would drop.
         if self.first_task == Some(at) {
             entry.flags = entry.flags.with(Flags::PINNED);
         }

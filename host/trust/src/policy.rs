@@ -139,6 +139,7 @@ impl TrustPolicy {
         let locked = self.lock().and_then(|lock| lock.pin(id)).map(|pin| pin.sha256.as_str());
         let expected = written.or(locked);
         let found = inspect_pinned(path, expected);
+        // The config before the lock: it is what a person wrote.
         let state = match (&found, written, locked) {
             // First, since a changed file is reported as changed whatever pins it.
             (Err(LoadError::HashMismatch { expected, found, .. }), _, _) => {
@@ -166,6 +167,7 @@ impl TrustPolicy {
                 let locked = self.lock().and_then(|lock| lock.pin(id));
                 let recorded = locked.filter(|pin| pin.sha256 == file.sha256);
                 let recorded = recorded.and_then(|pin| pin.conformance.clone());
+                // A report beside the file counts only for the bytes that it names.
                 let beside = || {
                     Conformance::find(&file.path, &file.sha256, &[]).map(|report| report.verdict)
                 };
@@ -206,6 +208,7 @@ impl TrustPolicy {
     ) -> Option<String> {
         let shown = path.display();
         if let (Some(written), Some(locked)) = (written, locked)
+            // Which of the two is right cannot be known, so neither is believed.
             && !written.eq_ignore_ascii_case(locked)
         {
             return Some(format!(

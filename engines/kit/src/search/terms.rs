@@ -30,6 +30,7 @@ pub fn for_each_term(text: &str, mut found: impl FnMut(u64)) {
     let mut buffer = String::new();
     let is_word = |character: char| character.is_alphanumeric() || character == '_';
     for run in text.split(|character: char| !is_word(character)) {
+        // A run of this length is encoded data: its terms would fill the index, and no prompt asks for them.
         if run.is_empty() || run.len() > 4 * LONGEST_WORD_BYTES {
             continue;
         }
@@ -73,6 +74,7 @@ fn add_mixed(run: &str, buffer: &mut String, found: &mut impl FnMut(u64)) {
             }
             Some((start, _)) => {
                 let end = at + character.len_utf8();
+                // Scripts without spaces are indexed by pairs of characters: a dictionary for word borders would be larger than the engine.
                 found(hash::fnv1a(run.get(start..end).unwrap_or_default()));
                 is_paired = true;
             }
@@ -115,6 +117,7 @@ fn add_word(word: &str, buffer: &mut String, found: &mut impl FnMut(u64)) {
         }
         previous = character;
     }
+    // The whole name as well, so that `maxTokens` finds `maxTokens` before `tokens`.
     if parts > 1 {
         lower(word, buffer);
         found(hash::fnv1a(buffer));
@@ -123,6 +126,7 @@ fn add_word(word: &str, buffer: &mut String, found: &mut impl FnMut(u64)) {
 
 fn add_part(part: &str, buffer: &mut String, found: &mut impl FnMut(u64)) {
     lower(part, buffer);
+    // BM25 gives them no weight, but each would have a list as long as the history.
     if STOP_WORDS.contains(&buffer.as_str()) {
         return;
     }
@@ -137,6 +141,7 @@ fn lower(word: &str, buffer: &mut String) {
 fn stem(word: &str) -> &str {
     let cut =
         |ending: &&str| word.strip_suffix(*ending).filter(|stem| stem.len() >= SHORTEST_STEM_BYTES);
+    // The endings are English; of `v2s` or a word in another script they would cut what matters.
     if !word.bytes().all(|byte| byte.is_ascii_lowercase()) {
         return word;
     }

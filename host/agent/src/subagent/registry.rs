@@ -122,6 +122,7 @@ impl SubagentTable {
             match record {
                 SubagentRecord::Begun(settings) => table.settings = settings,
                 SubagentRecord::Spawned(spawn) if !ended.contains(&spawn.child) => {
+                    // Read from a file, so whatever ran then ended with its process.
                     table.add(spawn, spawned_ms, SubagentState::Interrupted);
                 }
                 SubagentRecord::Spawned(_) | SubagentRecord::Ended { .. } => {}
@@ -135,6 +136,7 @@ impl SubagentTable {
         let mut table = SubagentTable::from_session(session);
         for child in &mut table.live {
             let own = self.live.iter().find(|own| own.id == child.id);
+            // Only this process knows which of its sub-agents still run.
             child.state = own.map_or(child.state, |own| own.state);
         }
         table

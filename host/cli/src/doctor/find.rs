@@ -145,6 +145,7 @@ fn select(
         let newest_first = b.session.changed_ms.cmp(&a.session.changed_ms);
         newest_first.then_with(|| a.session.path.cmp(&b.session.path))
     });
+    // Folders of agents may lie in each other, or in a folder of `--path`.
     candidates.dedup_by(|a, b| a.session.path == b.session.path);
     let is_large =
         |candidate: &Candidate| !candidate.is_named && candidate.session.bytes > MAX_SESSION_BYTES;
@@ -185,6 +186,7 @@ impl FolderSearch {
             if self.entries > MAX_ENTRIES {
                 return;
             }
+            // Links are not followed: they may lead to a place that was not allowed, or in a circle.
             let Ok(kind) = path.symlink_metadata().map(|metadata| metadata.file_type()) else {
                 continue;
             };

@@ -140,6 +140,7 @@ fn compare_engines(
     config: &Config,
     engines: &[String],
 ) -> Result<Vec<EngineComparison>, CliError> {
+    // The agent compacted there, so this is the most that it ever worked with.
     let smallest = loss.compactions.iter().map(|compaction| compaction.before_tokens).min();
     let budget_tokens = smallest.unwrap_or_default() * BUDGET_PERCENT / 100;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -156,6 +157,7 @@ fn compare_engines(
         };
         let specs = registry.chain(config, name);
         let specs = specs.map_err(|error| registry_error(config, name, error))?;
+        // A replay asks the engine for one prompt only, but the engine reads all entries before it.
         if entries > MAX_REPLAYED_ENTRIES {
             comparison.reason = format!("more than {MAX_REPLAYED_ENTRIES} entries");
             compared.push(comparison);

@@ -25,6 +25,7 @@ impl Permission {
         if is_granted {
             return Ok(Permission::Granted);
         }
+        // The question goes to standard error, the answer comes from standard input.
         let is_terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
         if !is_terminal {
             output.note(
@@ -38,6 +39,7 @@ impl Permission {
             .map(|folder| (short_path(&folder.path), folder.list().len()))
             .filter(|(_, files)| *files > 0)
             .collect();
+        // There is nothing to ask about; the report says where it looked.
         if counted.is_empty() {
             return Ok(Permission::Granted);
         }
@@ -68,6 +70,7 @@ fn question(counted: &[(String, usize)]) -> String {
 fn read_answer(answer: &str) -> Permission {
     match answer.trim().to_lowercase().as_str() {
         "y" | "yes" => Permission::Granted,
+        // Anything else, an empty line and the end of input included.
         _ => Permission::Denied,
     }
 }

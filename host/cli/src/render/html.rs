@@ -88,6 +88,7 @@ fn facts(page: &mut HtmlWriter, report: &ReplayReport) {
 /// Which engines were best, among those that shaped every request themselves.
 fn comparison(page: &mut HtmlWriter, runs: &[EngineRun]) {
     let complete: Vec<&EngineRun> = runs.iter().filter(|run| run.totals.fallbacks == 0).collect();
+    // A verdict compares.
     if complete.len() < 2 {
         return;
     }

@@ -40,6 +40,7 @@ impl TokenFactor {
     fn quantile(&self, share: f64) -> Option<f64> {
         let mut sorted: Vec<f64> = self.recent.iter().copied().collect();
         sorted.sort_by(f64::total_cmp);
+        // The smallest factor that this share of the counts does not exceed: no interpolation between two counts.
         let rank = (share * sorted.len() as f64).ceil() as usize;
         sorted.get(rank.clamp(1, sorted.len().max(1)) - 1).copied()
     }

@@ -70,7 +70,9 @@ impl UnansweredCalls {
 
     /// Takes the first call with this id; for a response without an id, the first of this name.
     fn take(&mut self, id: &str, name: &str) -> Option<GeminiCall> {
+        // Several calls of one name are answered in their order.
         let matching =
+            // Gemini names no ids: the oldest open call of that name is meant.
             if id.is_empty() { self.by_name.get_mut(name)? } else { self.by_id.get_mut(id)? };
         while let Some(at) = matching.pop_front() {
             if let Some(call) = self.calls.get_mut(at).and_then(Option::take) {
@@ -87,6 +89,7 @@ impl InboundDialect for GeminiInbound {
         let wire: GeminiBody<'a> = serde_json::from_str(json).map_err(invalid_request)?;
         let items = raw_items(&wire.contents);
         Ok(ParsedBody {
+            // Both are in the path of a request, not in its body.
             model: Cow::Borrowed(""),
             is_stream: false,
             max_output_tokens: wire.generation_config.and_then(|config| config.max_output_tokens),
@@ -103,6 +106,7 @@ impl InboundDialect for GeminiInbound {
         before: ParseContext<'_>,
     ) -> Result<Vec<ItemGroup>, InboundError> {
         let last = before.last_item.and_then(|item| parse_object(item).ok());
+        // Generated ids contain the place of the item, so that they are the same in every request of a conversation.
         let position = before.item_count.saturating_sub(1);
         let mut calls = last.map_or_else(Vec::new, |content| calls_of(&content, position));
         let group = |(number, item): (usize, &&str)| {
@@ -119,6 +123,7 @@ impl InboundDialect for GeminiInbound {
     }
 
     fn lower_output_limit(&self, json: &str, limit_tokens: u64) -> Option<LoweredBody> {
+        // The API accepts both spellings, and clients mix them.
         const PATHS: [&[&str]; 4] = [
             &["generationConfig", "maxOutputTokens"],
             &["generationConfig", "max_output_tokens"],

@@ -113,6 +113,7 @@ fn inserted_item(
 fn edit_of<'a>(item: &PlanItem<'a>, message: &dyn Fn(&str) -> Option<ChatMessage>) -> ItemEdit<'a> {
     match item {
         PlanItem::ReplacedRaw { raw, .. } => {
+            // A message that cannot be parsed is sent as the client wrote it.
             message(raw).map_or(ItemEdit::Keep, ItemEdit::ReplaceMessage)
         }
         PlanItem::ReplacedText { .. } => ItemEdit::ReplaceText(item.text()),
@@ -129,6 +130,7 @@ struct GroupEdits<'a> {
 
 impl<'a> GroupEdits<'a> {
     fn new(group: usize, entries: usize) -> Self {
+        // What the plan does not name is dropped.
         GroupEdits { group, last: None, edits: vec![ItemEdit::Drop; entries] }
     }
 

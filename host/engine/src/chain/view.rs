@@ -46,6 +46,7 @@ impl LinkViews {
     /// them exclusively. A call that is aborted loses them, and they are rebuilt.
     pub(super) fn take(&self, session: Option<&SessionRef>, links: usize) -> Vec<LinkView> {
         let Some(session) = session.filter(|_| links > 1) else { return Vec::new() };
+        // Taken out instead of locked: two calls of one session never overlap, and others must not wait.
         let cached = self.cache().sessions.remove(&session.id).map(|(_, views)| views);
         cached.unwrap_or_else(|| (0..links).map(|_| LinkView::default()).collect())
     }
@@ -235,6 +236,7 @@ impl ViewBuilder<'_> {
             let old = if is_raw { cached.entry.raw() } else { cached.entry.text() };
             cached.is_raw == is_raw && old == content
         };
+        // A replacement is parsed once and not for every request: texts of a thousand masked results add up.
         let cached = self.cached.remove(entry.id()).filter(is_same);
         let changed = cached.unwrap_or_else(|| {
             let replace = if is_raw { replace_raw } else { replace_text };
@@ -258,6 +260,7 @@ impl ViewBuilder<'_> {
             parent_id: parent_id.to_owned(),
             timestamp_ms,
             role,
+            // The next engine of the chain must neither mask nor summarize what the one before it wrote.
             kind: EntryKind::CompactionSummary,
             flags: Flags::SYNTHETIC,
             tokens: tokens::estimate(text),

@@ -129,6 +129,7 @@ impl KnownItems {
     /// The number of items up to the last model answer (all if there is none), and their hashes.
     pub(super) fn prefix(&self) -> (usize, PrefixHashes) {
         let items =
+            // Only what was answered: an unanswered tail may be replaced in the next request.
             Some(self.answered_items()).filter(|items| *items > 0).unwrap_or(self.items.len());
         (items, self.hashes_of_first(items))
     }
@@ -154,6 +155,7 @@ impl KnownItems {
     /// Updates the byte hashes of known items.
     pub(crate) fn update_raw_hashes(&mut self, request: &RequestItems<'_>) {
         for (at, known) in self.items.iter_mut().enumerate() {
+            // A client may write the same item with other white space; the newest form is compared first.
             known.raw = request.raw_hash(at).or(known.raw);
         }
     }

@@ -74,6 +74,7 @@ impl Proxy {
         meta: &RequestMeta<'_>,
         request_items: &mut RequestItems<'_>,
     ) -> Result<IngestedRequest, IngestError> {
+        // A conversation may be evicted or replaced between finding and locking it.
         for _ in 0..MAX_LOOKS {
             let now_ms = self.runtime.now_ms();
             let Some(conversation) = self.conversations.find(meta.key, request_items, now_ms).await
@@ -104,6 +105,7 @@ impl Proxy {
                     if is_same_name && !is_in_flight {
                         return self.rewind(conversation, guard, groups, meta, request_items).await;
                     }
+                    // Looking for another conversation locks others, and two requests doing that would wait for each other.
                     drop(guard);
                     if let Some((conversation, guard)) =
                         self.find_summarised(meta, request_items).await
@@ -130,6 +132,7 @@ impl Proxy {
         meta: &RequestMeta<'_>,
         request_items: &mut RequestItems<'_>,
     ) -> Option<(Arc<Conversation>, SessionGuard)> {
+        // A client that compacted sends a history that matches nothing; its summary is the only trace.
         let summary = client_compaction::find_summary(request_items.items());
         let aligned = self.conversations.find_by_summary(request_items, summary.is_some());
         let conversation = match (aligned, summary) {
@@ -164,6 +167,7 @@ impl Proxy {
             conversations = quoted;
         }
         let only = conversations.pop()?;
+        // Two candidates are as good as none: a wrong match would mix two histories.
         conversations.is_empty().then_some(only)
     }
 
@@ -303,6 +307,7 @@ impl Proxy {
         let new_items = NewItems::parse(&known_items, meta.inbound, request_items.items())?;
         let conversation = Arc::new(Conversation::new(meta.key, id, known_items, is_compacted));
         let ingested = self.append(conversation, guard, new_items, None, meta, request_items)?;
+        // From here on the table owns the session.
         close_on_drop.id = None;
         self.conversations.add(ingested.conversation.clone(), self.runtime.now_ms());
         Ok(ingested)
@@ -378,6 +383,7 @@ impl Proxy {
             && client_compaction::find_summary(request_items.items()).is_none();
         conversation.set_scope(request_items.scope());
         let client_compacts = client_compacts(&state.known, meta, request_items);
+        // A repeated request must not compact again: the client is asking the same once more.
         let is_repeat = state.take_opened() || !is_new;
         drop(state);
         let user_entry = first_user.and_then(|at| ids.get(at)).cloned();
@@ -441,6 +447,7 @@ fn find_amendment(
         let Some(contents) = reparse_group(&known_items, inbound, items, request_items)? else {
             return Ok(None);
         };
+        // An edit that changes the number of entries is no edit of texts but another history.
         if contents.len() != ids.len() {
             return Ok(None);
         }

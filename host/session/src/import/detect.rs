@@ -36,6 +36,7 @@ fn format_of_lines(bytes: &[u8]) -> Option<ImportFormat> {
         if place == 0 && is_pi_header(&record) {
             return Some(ImportFormat::Pi);
         }
+        // Another agent writes headers like Pi's, with version 0.
         is_foreign |= place == 0 && is_header_of_version_0(&record);
         // A Pi session with a damaged header: opening it names the command that repairs it.
         if !is_foreign && has_session_record_fields(&record.fields) {
@@ -54,6 +55,7 @@ fn format_of_lines(bytes: &[u8]) -> Option<ImportFormat> {
             if let Some(dialect) = dialect(&record.fields) {
                 return Some(dialect);
             }
+            // Not returned yet: a later message may have the blocks of another dialect.
             chat = Some(ImportFormat::OpenAi);
         }
     }

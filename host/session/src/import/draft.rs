@@ -143,6 +143,7 @@ impl ImportDraft {
             Value::Array(list) => list,
             other => vec![other],
         };
+        // A damaged block costs itself, not its message.
         let (blocks, broken): (Vec<_>, Vec<_>) = list.into_iter().partition(Value::is_object);
         for value in broken {
             self.add_problem(
@@ -204,6 +205,7 @@ impl ImportDraft {
         if let Some(content) = fields.get_mut("content").and_then(Value::as_array_mut) {
             content.extend(part.blocks);
         }
+        // A reply may come in several records; the last one that states a fact is right.
         let facts = [
             ("usage", part.usage),
             ("stopReason", part.stop_reason.map(Value::from)),
@@ -218,8 +220,10 @@ impl ImportDraft {
 
     pub(super) fn add_result(&mut self, mut result: ImportedResult, known_ms: Option<i64>) {
         if result.content.is_empty() {
+            // A result without text still answers its call; without it the call would look unanswered.
             result.content.push(block::text(""));
         }
+        // The call first: some agents write a display name into the result.
         let tool = self.tool_names.get(&result.call_id).cloned().or(result.tool);
         self.answered.insert(result.call_id.clone());
         let message = json!({
@@ -240,6 +244,7 @@ impl ImportDraft {
     /// Removes the messages from an index on, and the compactions after it.
     pub(super) fn truncate(&mut self, place: usize) {
         self.imported.messages.truncate(place);
+        // A compaction of what the user took back is taken back as well.
         self.imported.compactions.retain(|compaction| compaction.at <= place);
     }
 
@@ -295,6 +300,7 @@ impl ImportDraft {
         let at = self.len();
         match self.imported.compactions.last_mut() {
             _ if !is_changed => {}
+            // Agents clear results one by one; that is one step of the history and not fifty.
             Some(newest) if newest.at == at && newest.trigger == PRUNE => newest.items = items,
             _ => {
                 let trigger = PRUNE.to_owned();
@@ -311,6 +317,7 @@ impl ImportDraft {
 
     /// Completes the messages: tools, stop reasons, timestamps and model.
     pub(super) fn finish(mut self) -> Result<ImportedTranscript, ImportError> {
+        // Some formats are read twice, so problems are found out of order.
         self.imported.problems.sort_by_key(|problem| problem.line);
         if !self.has_conversation() {
             let problems = self.imported.problems;
@@ -329,6 +336,7 @@ impl ImportDraft {
 
     fn push(&mut self, message: Value, known_ms: Option<i64>) {
         let next_ms = || self.newest_ms.map_or(0, |newest_ms| newest_ms.saturating_add(STEP_MS));
+        // Entries without a time keep their order, since the session sorts nothing.
         let timestamp_ms = known_ms.unwrap_or_else(next_ms);
         self.newest_ms = Some(timestamp_ms);
         self.imported.messages.push(ImportedMessage { message, timestamp_ms });

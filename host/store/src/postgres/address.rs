@@ -35,6 +35,7 @@ impl DatabaseAddress {
         // Without these a stalled network keeps a dead connection in the pool for many minutes.
         config.tcp_user_timeout(timeout);
         config.keepalives_idle(timeout);
+        // Operators find it in pg_stat_activity.
         if config.get_application_name().is_none() {
             config.application_name("ctxhost");
         }

@@ -114,6 +114,7 @@ pub(crate) fn replace_once(
     if old.is_empty() {
         return Err(ToolError::EmptyOldText);
     }
+    // An edit that changes nothing is a mistake that the model should learn of.
     if old == new {
         return Err(ToolError::SameText);
     }
@@ -129,6 +130,7 @@ pub(crate) fn replace_once(
 
 /// The only position of a text: as given, else with CRLF line endings, which models do not write.
 fn find_unique(path: &Path, text: &str, old: &str) -> Result<Range<usize>, ToolError> {
+    // Models write `\n`, and most never see that the file has `\r\n`.
     for text_to_find in [old.to_owned(), with_crlf(old)] {
         match *find_all(text, &text_to_find).as_slice() {
             [] => {}
@@ -146,6 +148,7 @@ fn find_all(text: &str, text_to_find: &str) -> Vec<usize> {
     let mut from = 0;
     while let Some(found) = text.get(from..).and_then(|rest| rest.find(text_to_find)) {
         positions.push(from + found);
+        // By one character and not by the length: overlapping occurrences are several places too.
         from += found + step;
     }
     positions
@@ -174,6 +177,7 @@ fn not_unique(path: &Path, text: &str, positions: &[usize]) -> ToolError {
 }
 
 fn not_found(path: &Path, text: &str, old: &str) -> ToolError {
+    // The usual mistake is indentation, and the place lets the model read it again instead of guessing.
     let first = old.lines().map(str::trim).find(|line| !line.is_empty());
     let alike = first.and_then(|first| text.lines().position(|line| line.trim() == first));
     let hint = alike.map(|at| {

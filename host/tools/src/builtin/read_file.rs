@@ -130,6 +130,7 @@ fn skip(
     failed: impl Fn(io::Error) -> ToolError,
 ) -> Result<u64, ToolError> {
     for skipped in 0..lines {
+        // Checked now and then: a line takes less time than the check.
         if skipped % LINES_BETWEEN_CHECKS == 0 {
             cancel.check()?;
         }
@@ -181,6 +182,7 @@ fn lines(reader: &mut impl BufRead, limit: u64) -> io::Result<TextLines> {
 impl TextLines {
     /// The text, with a notice if it does not reach the end of the file.
     fn into_text(mut self, first: u64) -> String {
+        // A cut inside a character is not a fault of the file.
         if self.end == ReadEnd::LongLine {
             self.drop_partial_character();
         }

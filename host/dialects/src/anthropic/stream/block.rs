@@ -45,6 +45,7 @@ impl StreamBlock {
                 input: block.get("input").cloned().unwrap_or_default(),
                 json: String::new(),
             },
+            // Blocks of newer versions of the API are kept as they come, so that they can be sent back.
             _ => StreamBlock::Item {
                 item: block.as_object().cloned().unwrap_or_default(),
                 json: String::new(),
@@ -88,6 +89,7 @@ impl StreamBlock {
     /// Whether it is a call whose arguments are missing or incomplete.
     pub(super) fn is_incomplete_call(&self) -> bool {
         let StreamBlock::Call { input, json, .. } = self else { return false };
+        // A server may send the arguments whole at the start, and then no deltas.
         let has_input = input.as_object().is_some_and(|fields| !fields.is_empty());
         !(has_input && json.is_empty()) && serde_json::from_str::<IgnoredAny>(json).is_err()
     }
@@ -142,6 +144,7 @@ fn append_fields(item: &mut Map<String, Value>, delta: &Value) {
     let fields = delta.as_object().into_iter().flatten();
     for (key, value) in fields.filter(|(key, _)| !matches!(key.as_str(), "type" | "partial_json")) {
         match (item.get_mut(key), value) {
+            // Deltas of texts append, all others replace.
             (Some(Value::String(text)), Value::String(more)) => text.push_str(more),
             _ => {
                 item.insert(key.clone(), value.clone());
