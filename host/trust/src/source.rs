@@ -103,11 +103,11 @@ mod tests {
 
     #[test]
     fn recorded_sources_are_below_the_folder_or_urls() {
-        let folder = Path::new("/work/project");
-        let below = Path::new("/work/project/vendor/lib x.so");
+        let folder = Path::new("/home/ada/project");
+        let below = Path::new("/home/ada/project/vendor/lib x.so");
         assert_eq!(recorded_source(folder, "x", below).as_deref(), Some("vendor/lib x.so"));
-        assert_eq!(recorded_source(folder, "../lib.so", Path::new("/work/lib.so")), None);
-        assert_eq!(recorded_source(folder, "p", Path::new("/work/project2/lib.so")), None);
+        assert_eq!(recorded_source(folder, "../lib.so", Path::new("/home/ada/lib.so")), None);
+        assert_eq!(recorded_source(folder, "p", Path::new("/home/ada/project2/lib.so")), None);
         let url = recorded_source(folder, "file:///srv/e", Path::new("/srv/e/lib x.so"));
         assert_eq!(url.as_deref(), Some("file:///srv/e/lib%20x.so"));
         assert_eq!(named_path(&url.unwrap()).unwrap(), Path::new("/srv/e/lib x.so"));
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn urls_are_those_of_local_files() {
-        let folder = Path::new("/work/project");
+        let folder = Path::new("/home/ada/project");
         assert_eq!(resolve_source(folder, "file:///srv/x.so").unwrap(), Path::new("/srv/x.so"));
         assert!(resolve_source(folder, "file://localhost/srv/x.so").is_ok());
         for bad in
