@@ -1,24 +1,25 @@
 //! Ingests a request: finds its conversation and appends its new messages to the session.
 
-use std::ops::Range;
+mod amendment;
+
 use std::sync::Arc;
 
 use axum::http::HeaderMap;
 use ctxhost_engine_api::{EntryKind, Role};
 
+use self::amendment::{ConversationAmendment, find_amendment};
 use super::client_compaction;
 use super::core::Proxy;
 use super::new_items::NewItems;
 use crate::conversations::{
-    Conversation, HistoryRewrite, KnownItems, LastRequest, RequestItems, RequestMatch, SeededHash,
-    has_compactions, text_hash, text_of_content,
+    Conversation, KnownItems, LastRequest, RequestItems, RequestMatch, SeededHash, has_compactions,
 };
 use ctxhost_agent::{SessionGuard, SessionId, TurnError};
 use ctxhost_context::accounting::TokenAccounting;
 use ctxhost_context::{Amendment, BranchPoint};
-use ctxhost_dialects::inbound::{InboundDialect, InboundError, ParseContext, ParsedEntry};
+use ctxhost_dialects::inbound::{InboundDialect, InboundError};
 use ctxhost_history::ForkPoint;
-use ctxhost_session::{RecordBody, Session, SessionError, SessionHeader, injected_text};
+use ctxhost_session::{Session, SessionError, SessionHeader, injected_text};
 
 /// How often the search restarts because another request has changed or closed the conversation meanwhile.
 const MAX_LOOKS: usize = 8;
@@ -399,18 +400,6 @@ impl Proxy {
     }
 }
 
-/// What a client has changed in a conversation, and the new items after that.
-struct ConversationAmendment {
-    /// The known items without the removed ones.
-    known_items: KnownItems,
-    amendment: Amendment,
-    /// Items with changed text.
-    replaced: Vec<usize>,
-    /// Their entries, and the hash of each one's new text.
-    text_hashes: Vec<(String, u64)>,
-    new_items: NewItems,
-}
-
 /// A [`ConversationAmendment`] without the new items.
 struct PendingAmendment {
     known_items: KnownItems,
@@ -425,69 +414,6 @@ fn cut(
     groups: usize,
 ) -> Option<(KnownItems, ForkPoint)> {
     conversation.known_items().cut(groups, guard.context().session().session())
-}
-
-/// The amendment for a rewritten history; `None` if an item group now parses to a different number of entries.
-fn find_amendment(
-    conversation: &Conversation,
-    inbound: &dyn InboundDialect,
-    rewrite: &HistoryRewrite,
-    request_items: &RequestItems<'_>,
-) -> Result<Option<ConversationAmendment>, IngestError> {
-    let mut known_items = KnownItems::clone(&conversation.known_items());
-    let mut edits = Vec::new();
-    let mut text_hashes = Vec::new();
-    let mut done = 0;
-    for at in &rewrite.replaced {
-        if *at < done {
-            continue;
-        }
-        let Some((items, ids)) = known_items.group_at(*at) else { return Ok(None) };
-        done = items.end;
-        let Some(contents) = reparse_group(&known_items, inbound, items, request_items)? else {
-            return Ok(None);
-        };
-        // An edit that changes the number of entries is no edit of texts but another history.
-        if contents.len() != ids.len() {
-            return Ok(None);
-        }
-        for (id, content) in ids.iter().zip(contents) {
-            text_hashes.push((id.clone(), text_hash(&text_of_content(&content))));
-            edits.push(RecordBody::context_edit(id, Some(&content)));
-        }
-    }
-    let removed = known_items.truncate(rewrite.kept);
-    edits.extend(removed.iter().map(|id| RecordBody::context_edit(id, None)));
-    let new_items = NewItems::parse(&known_items, inbound, request_items.items())?;
-    let amendment = Amendment { branch_point: None, edits };
-    let replaced = rewrite.replaced.clone();
-    Ok(Some(ConversationAmendment { known_items, amendment, replaced, text_hashes, new_items }))
-}
-
-/// The new contents of the entries of one item group.
-fn reparse_group(
-    known_items: &KnownItems,
-    inbound: &dyn InboundDialect,
-    items: Range<usize>,
-    request_items: &RequestItems<'_>,
-) -> Result<Option<Vec<String>>, IngestError> {
-    let before = ParseContext {
-        is_start: items.start == 0,
-        item_count: items.start,
-        last_item: items.start.checked_sub(1).and_then(|at| request_items.items().get(at)).copied(),
-        tool_name_of: &|id| known_items.tool_of(id),
-    };
-    let groups =
-        inbound.parse_items(request_items.items().get(items).unwrap_or_default(), before)?;
-    let [group] = groups.as_slice() else { return Ok(None) };
-    let content = |entry: &ParsedEntry| match entry {
-        ParsedEntry::Message(message) => {
-            let message = serde_json::to_value(message).ok()?;
-            Some(message.get("content")?.to_string())
-        }
-        ParsedEntry::Note(text) => serde_json::to_string(text).ok(),
-    };
-    Ok(group.entries.iter().map(content).collect())
 }
 
 /// The user's first message.

@@ -1,0 +1,87 @@
+//! Finds how a request changed messages that are in the session already.
+
+use std::ops::Range;
+
+use super::IngestError;
+use crate::conversations::{
+    Conversation, HistoryRewrite, KnownItems, RequestItems, text_hash, text_of_content,
+};
+use crate::proxy::new_items::NewItems;
+use ctxhost_context::Amendment;
+use ctxhost_dialects::inbound::{InboundDialect, ParseContext, ParsedEntry};
+use ctxhost_session::RecordBody;
+
+/// What a client has changed in a conversation, and the new items after that.
+pub(super) struct ConversationAmendment {
+    /// The known items without the removed ones.
+    pub(super) known_items: KnownItems,
+    pub(super) amendment: Amendment,
+    /// Items with changed text.
+    pub(super) replaced: Vec<usize>,
+    /// Their entries, and the hash of each one's new text.
+    pub(super) text_hashes: Vec<(String, u64)>,
+    pub(super) new_items: NewItems,
+}
+
+/// The amendment for a rewritten history; `None` if an item group now parses to a different number of entries.
+pub(super) fn find_amendment(
+    conversation: &Conversation,
+    inbound: &dyn InboundDialect,
+    rewrite: &HistoryRewrite,
+    request_items: &RequestItems<'_>,
+) -> Result<Option<ConversationAmendment>, IngestError> {
+    let mut known_items = KnownItems::clone(&conversation.known_items());
+    let mut edits = Vec::new();
+    let mut text_hashes = Vec::new();
+    let mut done = 0;
+    for at in &rewrite.replaced {
+        if *at < done {
+            continue;
+        }
+        let Some((items, ids)) = known_items.group_at(*at) else { return Ok(None) };
+        done = items.end;
+        let Some(contents) = reparse_group(&known_items, inbound, items, request_items)? else {
+            return Ok(None);
+        };
+        // An edit that changes the number of entries is no edit of texts but another history.
+        if contents.len() != ids.len() {
+            return Ok(None);
+        }
+        for (id, content) in ids.iter().zip(contents) {
+            text_hashes.push((id.clone(), text_hash(&text_of_content(&content))));
+            edits.push(RecordBody::context_edit(id, Some(&content)));
+        }
+    }
+    let removed = known_items.truncate(rewrite.kept);
+    edits.extend(removed.iter().map(|id| RecordBody::context_edit(id, None)));
+    let new_items = NewItems::parse(&known_items, inbound, request_items.items())?;
+    let amendment = Amendment { branch_point: None, edits };
+    let replaced = rewrite.replaced.clone();
+    Ok(Some(ConversationAmendment { known_items, amendment, replaced, text_hashes, new_items }))
+}
+
+/// The new contents of the entries of one item group.
+fn reparse_group(
+    known_items: &KnownItems,
+    inbound: &dyn InboundDialect,
+    items: Range<usize>,
+    request_items: &RequestItems<'_>,
+) -> Result<Option<Vec<String>>, IngestError> {
+    let before = ParseContext {
+        is_start: items.start == 0,
+        item_count: items.start,
+        last_item: items.start.checked_sub(1).and_then(|at| request_items.items().get(at)).copied(),
+        tool_name_of: &|id| known_items.tool_of(id),
+    };
+    let groups =
+        inbound.parse_items(request_items.items().get(items).unwrap_or_default(), before)?;
+    let [group] = groups.as_slice() else { return Ok(None) };
+    let content = |entry: &ParsedEntry| match entry {
+        ParsedEntry::Message(message) => {
+            let message = serde_json::to_value(message).ok()?;
+            Some(message.get("content")?.to_string())
+        }
+        ParsedEntry::Note(text) => serde_json::to_string(text).ok(),
+    };
+    Ok(group.entries.iter().map(content).collect())
+}
