@@ -37,7 +37,7 @@ const CHUNK_BYTES: usize = 64 * 1024;
 
 /// The `shell` tool.
 #[derive(Debug)]
-pub struct ShellTool {
+pub(super) struct ShellTool {
     timeout: Duration,
     hidden_env: Vec<NamePattern>,
 }
@@ -56,7 +56,7 @@ enum CommandEnd {
 
 impl ShellTool {
     /// Creates the tool.
-    pub fn new(settings: &ToolSettings) -> ShellTool {
+    pub(super) fn new(settings: &ToolSettings) -> ShellTool {
         ShellTool {
             timeout: Duration::from_millis(settings.shell_timeout_ms),
             hidden_env: settings.shell_hidden_env.clone(),
