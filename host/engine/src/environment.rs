@@ -11,7 +11,7 @@ use ctxhost_provider::Completer;
 use super::clock::HostClock;
 use super::quarantine::failure_log::FailureLog;
 use super::session_queries::SessionQueries;
-use super::store::{EngineStore, EngineStores, FileStore, MemoryStore, SessionBlobStore};
+use super::store::{EngineStore, EngineStores, FileStore, MemoryStore};
 use super::timeouts::EngineTimeouts;
 
 /// The engine that compacts for engines that delegate their compactions.
@@ -95,14 +95,10 @@ impl EngineEnvironment {
     }
 
     pub(super) fn open_store(&self, id: &str) -> Arc<dyn EngineStore> {
-        let values: Arc<dyn EngineStore> = match (&self.stores, &self.store_folder) {
+        match (&self.stores, &self.store_folder) {
             (Some(stores), _) => stores.open_store(id),
             (None, Some(folder)) => Arc::new(FileStore::new(folder, id)),
             (None, None) => Arc::new(MemoryStore::default()),
-        };
-        match &self.sessions {
-            Some(sessions) => Arc::new(SessionBlobStore { values, sessions: sessions.clone() }),
-            None => values,
         }
     }
 }

@@ -12,16 +12,18 @@ use super::error::{SlotError, is_caller_error};
 use super::service::{EngineContext, SlotResult};
 
 impl ActiveEngine {
-    /// Calls the chain and, where none of its engines answers, the bundled engine.
+    /// Calls the chain and, where none of its engines answers or they are closed meanwhile, the bundled engine.
     pub(super) async fn call_with_fallback(
         &self,
         context: EngineContext<'_>,
         call: &EngineCall,
     ) -> SlotResult<EngineReply> {
         let began = Instant::now();
-        let unanswered = match self.chain.call(context, call).await? {
-            ChainOutcome::Answered(answer) => return Ok(*answer),
-            ChainOutcome::Unanswered(unanswered) => unanswered,
+        let answer = self.chain.retired.run_until_cancelled(self.chain.call(context, call)).await;
+        let unanswered = match answer.transpose()? {
+            Some(ChainOutcome::Answered(answer)) => return Ok(*answer),
+            Some(ChainOutcome::Unanswered(unanswered)) => unanswered,
+            None => UnansweredCall::default(),
         };
         match self.bundled.call(context.transcript, call.clone()).await {
             Ok(value) => Ok(self.attribute_to_bundled(unanswered, value, began.elapsed())),

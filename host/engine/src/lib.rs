@@ -66,9 +66,7 @@ pub use sandbox::error::SandboxError;
 pub use sandbox::program::ProgramError;
 pub use sandbox::settings::SandboxSettings;
 pub use sandbox::supervisor::SandboxInfo;
-pub use service::{
-    AssembleContext, EngineContext, EngineService, OnRefusal, SlotFuture, SlotResult,
-};
+pub use service::{AssembleContext, EngineContext, OnRefusal, SlotResult};
 pub use session_queries::SessionQueries;
 pub use spec::{EngineSource, EngineSpec, LinkedEngine, PinSource};
 pub use store::EngineStores;

@@ -1,7 +1,7 @@
 //! Opens an engine: reads its file, finds its factory, creates it in this process or in a sandbox.
 
-use std::sync::Arc;
-use std::sync::mpsc;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use ctxhost_engine_api::border::{EngineFactory, EngineHandle};
@@ -17,11 +17,11 @@ use super::error::EngineOpenError;
 use super::sandbox::supervisor::SandboxSupervisor;
 use super::services::EngineServices;
 use super::spec::{EngineSource, EngineSpec};
-use super::threads::{EngineThreads, Isolation};
+use super::threads::{Isolation, build_runtime};
 use super::timeouts::group_thousands;
 
 /// What an engine states about itself, where it runs, and the guard of its build.
-pub(super) type OpenedEngine = (EngineInfo, EngineBackend, BuildGuard);
+pub(super) type OpenedEngine = (EngineInfo, Arc<dyn EngineBackend>, BuildGuard);
 
 /// Opens an engine with the isolation of its spec.
 ///
@@ -55,8 +55,10 @@ fn open_in_process(
     if !missing.is_empty() {
         return Err(EngineOpenError::MissingCapabilities { id: info.id, missing });
     }
-    let threads = EngineThreads::open(&info.id, spec.isolation, &guard)
-        .map_err(|source| EngineOpenError::Threads { id: info.id.clone(), source })?;
+    let is_threaded = spec.isolation != Isolation::Inline;
+    let runtime = is_threaded.then(|| build_runtime(&info.id, &guard)).transpose();
+    let runtime =
+        runtime.map_err(|source| EngineOpenError::Threads { id: info.id.clone(), source })?;
     let services = EngineServices::new(&info.id, environment, &spec.quotas, calls.clone());
     let limit_ms = environment.timeouts.create_ms;
     let handle = create_within(limit_ms, factory, services, spec.config.clone(), &guard)
@@ -66,11 +68,12 @@ fn open_in_process(
     let backend = InProcess {
         id: info.id.clone(),
         handle: Some(handle),
-        threads,
+        runtime,
         guard: guard.thread_guard(),
         limit: Duration::from_millis(environment.timeouts.dispose_ms),
+        has_lost_thread: AtomicBool::new(false),
     };
-    Ok((info, EngineBackend::InProcess(Box::new(backend)), guard))
+    Ok((info, Arc::new(backend), guard))
 }
 
 fn open_sandbox(
@@ -89,7 +92,7 @@ fn open_sandbox(
                 guard.record_failure("create", error, environment);
             }
         })?;
-    Ok((info, EngineBackend::Sandbox(Box::new(sandbox)), guard))
+    Ok((info, Arc::new(sandbox), guard))
 }
 
 fn open_factory(

@@ -12,13 +12,13 @@ use super::background::{self, BackgroundTasks};
 use super::calls::CallTable;
 use super::environment::EngineEnvironment;
 use super::quotas::{LogDecision, LogQuota, Quotas, StoreQuota};
-use super::store::{EngineStore, StoreError};
+use super::store::StoreError;
 
 /// The services of one engine.
 pub(super) struct EngineServices {
     id: String,
     environment: EngineEnvironment,
-    store: Arc<dyn EngineStore>,
+    store: Arc<StoreQuota>,
     log: LogQuota,
     calls: Arc<CallTable>,
     tasks: BackgroundTasks,
@@ -35,7 +35,7 @@ impl EngineServices {
         EngineServices {
             id: id.into(),
             environment: environment.clone(),
-            store: Arc::new(StoreQuota::new(environment.open_store(id), quotas)),
+            store: Arc::new(StoreQuota::new(id, environment, quotas)),
             log: LogQuota::new(quotas),
             calls,
             tasks: BackgroundTasks::default(),
@@ -66,12 +66,12 @@ impl EngineServices {
 
     fn with_store<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&dyn EngineStore) -> Result<T, StoreError> + Send + 'static,
+        work: impl FnOnce(&StoreQuota) -> Result<T, StoreError> + Send + 'static,
     ) -> BoxFuture<Result<T>> {
         let store = self.store.clone();
         Box::pin(async move {
             // Inside the future: a call whose future is dropped unpolled must not change the store.
-            work(store.as_ref()).map_err(|error| {
+            work(&store).map_err(|error| {
                 let reply = EngineError::new(ErrorKind::Store, error.to_string());
                 match error {
                     StoreError::Full { more, used, limit } => {
@@ -152,7 +152,7 @@ impl HostServices for EngineServices {
     }
 
     fn kv_get(&self, key: String) -> BoxFuture<Result<Option<String>>> {
-        self.with_store(move |store| store.get(&key))
+        self.with_store(move |store| store.values.get(&key))
     }
 
     fn kv_put(&self, key: String, value: String) -> BoxFuture<Result<()>> {
@@ -160,11 +160,11 @@ impl HostServices for EngineServices {
     }
 
     fn kv_delete(&self, key: String) -> BoxFuture<Result<()>> {
-        self.with_store(move |store| store.delete(&key))
+        self.with_store(move |store| store.values.delete(&key))
     }
 
     fn kv_list(&self, prefix: String) -> BoxFuture<Result<Vec<String>>> {
-        self.with_store(move |store| store.list(&prefix))
+        self.with_store(move |store| store.values.list(&prefix))
     }
 
     fn blob_put(&self, bytes: Vec<u8>) -> BoxFuture<Result<String>> {

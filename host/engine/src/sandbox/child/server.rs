@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use ctxhost_engine_api::border::{EngineFactory, EngineHandle, EngineReply};
 use ctxhost_engine_api::transcript::replica::TranscriptReplica;
 use ctxhost_engine_api::*;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 use tokio::runtime::Runtime;
 use tokio::task::AbortHandle;
@@ -163,7 +164,7 @@ impl SandboxServer {
 }
 
 fn running(list: &Mutex<HashMap<u64, AbortHandle>>) -> MutexGuard<'_, HashMap<u64, AbortHandle>> {
-    list.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    list.lock()
 }
 
 #[cfg(test)]
