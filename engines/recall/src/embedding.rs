@@ -66,6 +66,13 @@ impl RecallEngine {
         if !self.has_embedder || is_whole || self.embedder.is_paused(self.host.now_ms()) {
             return;
         }
+        // A tool loop ranks only when the window moves, and then by the vectors that are there: each of its steps would
+        // wait for a few texts.
+        let has_layout =
+            self.sessions.with_session(&request.session, |session| session.layout.is_some());
+        if has_layout && request.prompt.trim().is_empty() {
+            return;
+        }
         self.load_vectors(&request.session).await;
         let outcome = self.embed_missing(transcript, request).await;
         self.embedder.record(&self.host, &outcome, self.settings.embed_pause_ms);

@@ -81,7 +81,8 @@ impl UnitVector {
     /// The cosine of the angle to another; 0 if either has no direction.
     fn cosine(&self, other: &UnitVector) -> f32 {
         let pairs = self.steps.iter().zip(&other.steps);
-        let product: i32 = pairs.map(|(left, right)| i32::from(*left) * i32::from(*right)).sum();
+        let product: i64 =
+            pairs.map(|(left, right)| i64::from(i32::from(*left) * i32::from(*right))).sum();
         let norms = self.norm * other.norm;
         if norms > 0.0 { product as f32 / norms } else { 0.0 }
     }

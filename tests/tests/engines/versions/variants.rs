@@ -44,7 +44,7 @@ pub(crate) const V1_2_REMOVED: Variant =
 const WITHOUT_EMBED: &[Patch<'static>] = &[
     replace(
         "src/abi/host.rs",
-        "    fn embed(&self, call: u64, request_json: RString) -> AbiFuture<AbiEmbeddings> {\n        // Runs in a library whose host is older.\n        let _ = (call, request_json);\n        std::future::ready(to_abi(Err(embedder_missing()))).into_ffi()\n    }\n",
+        "    /// Since 1.1.\n    fn embed(&self, call: u64, request_json: RString) -> AbiFuture<AbiEmbeddings> {\n        // Runs in a library whose host is older.\n        let _ = (call, request_json);\n        std::future::ready(to_abi(Err(embedder_missing()))).into_ffi()\n    }\n",
         "",
     ),
     replace(
