@@ -49,6 +49,18 @@ ctxhost_engine_api::settings! {
         /// Inserts `[12 earlier entries left out]` in place of dropped entries: a model that knows
         /// of a gap asks, or searches, instead of guessing.
         pub leave_out_note: bool = true, Flag;
+        /// With an embedder: the rank that counts half as much as the first in the fusion of both
+        /// rankings; 60 is the usual value, with which a good place in both wins over the first in
+        /// one.
+        pub fusion_rank: u64 = 60, Whole(1), "ranks";
+        /// With an embedder: texts embedded before one request; the rest follows before the next
+        /// ones.
+        pub embed_texts: u64 = 4_096, Whole(1), "texts";
+        /// With an embedder: the wait after which no further call of it begins before a request; a
+        /// user notices more. A replay does not wait less, so that it can be repeated.
+        pub embed_wait_ms: u64 = 1_500, Whole(1), "ms";
+        /// With an embedder: the pause after a failure, in which entries are ranked by words alone.
+        pub embed_pause_ms: u64 = 60_000, Whole(0), "ms";
         /// Offers the tools `context_search` and `context_expand`, for what the engine did not
         /// find.
         pub tools: bool = true, Flag;

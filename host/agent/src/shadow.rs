@@ -150,6 +150,7 @@ impl ShadowServices {
         environment.failure_log.clone_from(&active.failure_log);
         environment.log_only_crashes = true;
         environment.completer = active.completer.clone().filter(|_| self.may_complete);
+        environment.embedder = active.embedder.clone().filter(|_| self.may_complete);
         let folder = active.store_folder.as_ref();
         environment.store_folder = folder.map(|folder| folder.join(&namespace));
         environment.stores = active.stores.clone().map(|stores| {

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::check::conflict_error;
+use super::embedder::check_embedder;
 use super::error::ConfigDiagnostic;
 use super::{Config, spans};
 use ctxhost_dialects::failure::ExtraPhrase;
@@ -74,6 +75,7 @@ pub(super) fn check_providers(config: &Config, found: &mut Vec<ConfigDiagnostic>
         }
     }
     found.extend(check_summariser(config));
+    found.extend(check_embedder(config));
 }
 
 /// Checks settings that only the Anthropic dialect supports.

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use ctxhost_engine_api::border::BoxFuture;
 use ctxhost_engine_api::{CompactRequest, Compaction, Result, Transcript, capability};
-use ctxhost_provider::Completer;
+use ctxhost_provider::{Completer, Embedder};
 
 use super::clock::HostClock;
 use super::quarantine::failure_log::FailureLog;
@@ -41,6 +41,8 @@ pub struct EngineEnvironment {
     pub sessions: Option<Arc<dyn SessionQueries>>,
     /// The model for summaries; `None` where none is configured.
     pub completer: Option<Arc<dyn Completer>>,
+    /// The model for vectors; `None` where none is configured.
+    pub embedder: Option<Arc<dyn Embedder>>,
     /// The failures and crashes of engines on this machine; `None` keeps quarantine in memory.
     pub failure_log: Option<Arc<FailureLog>>,
     /// Whether only crashes go into the log, and failed calls do not: for shadow engines.
@@ -60,6 +62,7 @@ impl EngineEnvironment {
             clock,
             sessions: None,
             completer: None,
+            embedder: None,
             failure_log: None,
             log_only_crashes: false,
             delegate: Arc::default(),
@@ -90,6 +93,9 @@ impl EngineEnvironment {
         }
         if self.completer.is_some() {
             names.push(capability::COMPLETE);
+        }
+        if self.embedder.is_some() {
+            names.push(capability::EMBED);
         }
         names.into_iter().map(str::to_owned).collect()
     }

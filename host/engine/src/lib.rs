@@ -24,6 +24,7 @@ mod client;
 mod clock;
 mod crash_marker;
 mod deadline;
+mod embedding;
 mod environment;
 mod error;
 mod failures;

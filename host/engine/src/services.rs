@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::background::{self, BackgroundTasks};
 use super::calls::CallTable;
+use super::embedding;
 use super::environment::EngineEnvironment;
 use super::quotas::{LogDecision, LogQuota, Quotas, StoreQuota};
 use super::store::StoreError;
@@ -218,9 +219,33 @@ impl HostServices for EngineServices {
             );
         }
     }
+
+    fn embed(&self, call: CallId, request: EmbedRequest) -> BoxFuture<Result<Embeddings>> {
+        self.start_embedding(call, request)
+            .unwrap_or_else(|error| Box::pin(std::future::ready(Err(error))))
+    }
 }
 
 impl EngineServices {
+    /// Calls the embedder, within half of the time that the call has left: the engine has to answer without vectors
+    /// then.
+    fn start_embedding(
+        &self,
+        call: CallId,
+        request: EmbedRequest,
+    ) -> Result<BoxFuture<Result<Embeddings>>> {
+        let Some(embedder) = &self.environment.embedder else {
+            let message = "no embedder is configured; set [embedder] in ctxhost.toml";
+            return Err(EngineError::new(ErrorKind::ModelMissing, message));
+        };
+        let request = embedding::prepare(request)?;
+        let left = self.calls.deadline(call);
+        let left = left.map(|deadline| deadline.saturating_duration_since(Instant::now()) / 2);
+        let texts = request.texts.len();
+        let vectors = embedder.embed(request, left);
+        Ok(Box::pin(async move { embedding::check(vectors.await?, texts) }))
+    }
+
     /// Logs how many lines were dropped since the last time.
     pub(crate) fn log_dropped_lines(&self) {
         let dropped = self.log.take_dropped();

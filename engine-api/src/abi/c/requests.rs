@@ -1,6 +1,7 @@
 //! Converts requests to C structs that borrow their texts.
 
 use super::structs::*;
+use crate::embedding::EmbedPurpose;
 use crate::host::Purpose;
 use crate::request::*;
 
@@ -171,6 +172,15 @@ pub(super) fn tool_request(request: &ToolCallRequest, arguments_json: &str) -> C
         session: session(&request.session),
         name: Str::of(&request.name),
         arguments_json: Str::of(arguments_json),
+    }
+}
+
+/// Converts the number of an embedding's purpose from C.
+pub(super) fn embed_purpose(number: u32) -> EmbedPurpose {
+    match number {
+        1 => EmbedPurpose::Query,
+        2 => EmbedPurpose::Document,
+        _ => EmbedPurpose::Other,
     }
 }
 

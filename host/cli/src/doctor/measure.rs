@@ -166,8 +166,9 @@ fn compare_engines(
         let model = recorded.session.model();
         let (mut options, window) =
             run_setup::run_options(config, &registry, model, None, recorded.window_tokens)?;
-        // Nothing is sent, whatever the config says about summaries.
+        // Nothing is sent, whatever the config says about models.
         options.engines.completer = None;
+        options.engines.embedder = None;
         options.engines.must_open = true;
         let budget = Budget { tokens: budget_tokens, reserve_tokens: 0, spare_tokens: 0 };
         options.target.budget = Some(budget);

@@ -303,6 +303,9 @@ fn required(key: &str) -> &'static [&'static str] {
         "mcp.*.headers" => &["mcp.x.url = \"http://x\""],
         key if key.starts_with("mcp.") => &["mcp.x.command = \"x\""],
         key if key.starts_with("summariser") => &["summariser.base_url = \"http://x\"", MODEL],
+        "embedder.url" | "embedder.model" | "embedder.api_key_env" => {
+            &["embedder.url = \"http://x\"", "embedder.model = \"x\""]
+        }
         key if key.starts_with("providers") => &[PROVIDER],
         _ => &[],
     }

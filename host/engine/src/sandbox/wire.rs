@@ -16,7 +16,7 @@ use super::confinement::{Confinement, ConfinementLimits};
 use ctxhost_engine_api::border::{EngineCall, EngineReply};
 
 /// The version of the frames. Host and sandbox are the same program; a mismatch is reported early.
-pub(super) const WIRE_VERSION: u32 = 3;
+pub(super) const WIRE_VERSION: u32 = 4;
 
 /// The largest frame that a sandbox accepts from its host, in bytes: the largest length.
 pub(super) const ANY_LENGTH: usize = u32::MAX as usize;
@@ -150,6 +150,7 @@ pub(super) enum HostCall {
     NowMs,
     PromptCache(SessionRef),
     Complete { call: u64, request: CompletionRequest },
+    Embed { call: u64, request: EmbedRequest },
     KvGet { key: String },
     KvPut { key: String, value: String },
     KvDelete { key: String },
@@ -167,12 +168,39 @@ pub(super) enum HostReply {
     Time(i64),
     Cache(PromptCache),
     Completion(Completion),
+    Vectors(WireVectors),
     Value(Option<String>),
     Keys(Vec<String>),
     Handle(String),
     Bytes(Option<Base64Bytes>),
     Page(HistoryPage),
     Compaction(Compaction),
+}
+
+/// Vectors with their numbers as bytes, little endian: as JSON they would be three times as long, and read digit by
+/// digit.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct WireVectors {
+    model: String,
+    dimensions: usize,
+    values: Base64Bytes,
+}
+
+impl From<Embeddings> for WireVectors {
+    fn from(vectors: Embeddings) -> Self {
+        let Embeddings { model, dimensions, values } = vectors;
+        let values = values.into_iter().flat_map(f32::to_le_bytes).collect();
+        WireVectors { model, dimensions, values: Base64Bytes(values) }
+    }
+}
+
+impl From<WireVectors> for Embeddings {
+    fn from(vectors: WireVectors) -> Self {
+        let WireVectors { model, dimensions, values: Base64Bytes(bytes) } = vectors;
+        let (numbers, _) = bytes.as_chunks();
+        let values = numbers.iter().copied().map(f32::from_le_bytes).collect();
+        Embeddings { model, dimensions, values }
+    }
 }
 
 /// Bytes as base64; JSON's array of numbers would be three times as long.
