@@ -14,12 +14,14 @@ pub struct MemoryStore {
 
 impl MemoryStore {
     fn values(&self) -> MutexGuard<'_, BTreeMap<String, Vec<u8>>> {
+        // Each change is one insertion or removal, so a panic leaves no half-written value.
         self.values.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
 impl EngineStore for MemoryStore {
     fn get(&self, key: &str) -> Result<Option<String>, StoreError> {
+        // The prefix keeps values apart from blobs, which share the map.
         let value = self.values().get(&format!("kv/{key}")).cloned();
         Ok(value.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
     }

@@ -38,6 +38,7 @@ impl WriteFileTool {
         let (paths, cwd) = (self.paths.clone(), context.cwd.clone());
         run_blocking(move |cancel| {
             let path = paths.resolve(&cwd, &arguments.path, PathAccess::Write)?;
+            // The last chance: a write is not interrupted halfway.
             cancel.check()?;
             let existed = with_write_lock(|| replace(&path, arguments.content.as_bytes()))?;
             let what = if existed { "replaced" } else { "new file" };
