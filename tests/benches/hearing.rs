@@ -1,4 +1,4 @@
-//! What a long request costs that nobody has heard before, and what it costs the clients beside it.
+//! Bench: first requests of many messages, and their effect on small requests beside them.
 //!
 //! Requests of twice as many messages, calls or parts should take twice as long: the first ratio tells. The second is to the
 //! baseline, one parse of the same body as a JSON value, which a faster machine does faster as well. `-- <words>` takes the shapes

@@ -41,12 +41,7 @@ pub(super) struct RunArgs {
     #[arg(long)]
     ui: bool,
     /// Agent and its arguments.
-    #[arg(
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        required = true,
-        value_name = "COMMAND"
-    )]
+    #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 

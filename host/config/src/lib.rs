@@ -60,6 +60,7 @@ pub use json_schema::{SCHEMA_LINE, json_schema};
 pub use model::{ModelDefaults, ModelSettings};
 pub use plugins::{EngineEntry, PluginSettings, SlotChoice, SlotSettings};
 pub use providers::SummariserSettings;
+pub use renamed::{ignored_variables, new_metric_name};
 pub use session::{ImageStorage, RetentionSettings, SessionSettings};
 pub use shadow::ShadowSettings;
 pub use swap::SwapSettings;

@@ -18,8 +18,7 @@ ctxhost_engine_api::settings! {
     #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct SummariserSettings required {
-        /// Name from [providers] whose model writes summaries; instead of base_url. Without this table
-        /// summaries are extracted offline, without a model.
+        /// Name from [providers] whose model writes summaries; instead of base_url.
         #[serde(default)]
         pub provider: Option<String> = None, Text;
         /// Base URL of an OpenAI-compatible API, up to and including /v1; instead of provider.

@@ -280,7 +280,7 @@ impl Context {
             engine_version: answer.version.clone(),
             trigger: outcome.trigger.name().into(),
             timestamp_ms: Some(now_ms),
-            extra_details: json!({ "survival": outcome.retention }),
+            extra_details: json!({ "retention": outcome.retention }),
         })?;
         self.invalidate_counts();
         outcome.after_tokens = checked.tokens;
@@ -348,9 +348,9 @@ impl ContextSettings {
         view: &Transcript,
         checked: &EnforcedPlan,
     ) -> (Shares, Result<(), String>) {
-        let survival = retention::measure_retention(view, &checked.items(view));
-        let passes = self.quality_gate.check(&survival).map_err(|breach| breach.to_string());
-        (survival.shares, passes)
+        let measured = retention::measure_retention(view, &checked.items(view));
+        let passes = self.quality_gate.check(&measured).map_err(|breach| breach.to_string());
+        (measured.shares, passes)
     }
 }
 

@@ -27,6 +27,7 @@ impl ActiveEngine {
         };
         match self.bundled.call(context.transcript, call.clone()).await {
             Ok(value) => Ok(self.attribute_to_bundled(unanswered, value, began.elapsed())),
+            // Such an error is about the request; the bundled engine is not at fault.
             Err(error)
                 if call.on_failure() == FailurePolicy::Fallback && is_caller_error(error.kind) =>
             {
@@ -45,6 +46,7 @@ impl ActiveEngine {
         let answer = self.chain.attribute_to_host(value, elapsed);
         let closed =
             || format!("{} was closed: another engine is in the slot", self.configured_id());
+        // An empty chain had no engine that could have been closed.
         let closed = (self.is_retired() && !self.chain.is_empty()).then(closed);
         EngineAnswer {
             engine: self.bundled.id().to_owned(),

@@ -138,7 +138,7 @@ pub enum LoadError {
     },
     /// It was built for another major of the ABI.
     #[error(
-        "{} was built for engine ABI {theirs}, this host speaks {ABI_MAJOR}; rebuild it with ctxhost-engine-api {ABI_MAJOR}.x",
+        "{} was built for engine ABI {theirs}, this host supports {ABI_MAJOR}; rebuild it with ctxhost-engine-api {ABI_MAJOR}.x",
         path.display()
     )]
     WrongMajor {

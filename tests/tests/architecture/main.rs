@@ -1,4 +1,4 @@
-//! What cargo cannot say of the structure: which crate may know which, and which file may name what.
+//! Dependency rules that cargo cannot express: which crate may use which, and which file may contain what.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 

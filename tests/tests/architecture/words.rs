@@ -1,4 +1,4 @@
-//! Names and words: what keeps code and docs in the language of the field.
+//! Names and words in code and documents.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -26,7 +26,6 @@ const PLAIN_SENSE: &[(&str, &str)] = &[
     ("engines/kit/src/notes.rs", "rename"),
     ("engines/legacy/src/compaction/fallbacks.rs", "[Partial summary"),
     ("engines/kit/src/history_fold.rs", "told in the summary"),
-    ("host/history/src/restore.rs", "It is told again"),
     ("host/quality/src/rules_generator.rs", ""),
     // The user id and the group of that name.
     ("host/gateway/src/tls.rs", "nobody"),

@@ -1,4 +1,4 @@
-//! Who may ask, over the socket; and that a token or a key reaches nobody it is not for.
+//! Access control over the socket; tokens and keys reach only their addressee.
 
 use std::path::{Path, PathBuf};
 
@@ -65,7 +65,7 @@ async fn where_others_can_reach_it_its_counts_ask_for_the_token_too() {
     let shown = ask("/metrics").header("authorization", "Bearer the gateway's own");
     let shown = shown.send().await.unwrap();
     assert_eq!(shown.status(), 200);
-    assert!(shown.text().await.unwrap().contains("ctxhost_engine_effective"));
+    assert!(shown.text().await.unwrap().contains("ctxhost_engine_active"));
     // On this machine alone nobody else could ask.
     let own = with_token(&upstream, "").await;
     assert_eq!(client().get(own.at("/metrics")).send().await.unwrap().status(), 200);

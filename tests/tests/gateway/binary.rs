@@ -1,4 +1,4 @@
-//! `ctxhost serve` itself: it says where it is, serves, and ends when it is told to.
+//! `ctxhost serve`: prints its address, serves, and ends on a signal.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Stdio};

@@ -1,4 +1,4 @@
-//! The dashboard in a real browser: what happened in a runtime stands on the page, and nothing else works there.
+//! The dashboard in a real browser: it shows what happened and changes nothing.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

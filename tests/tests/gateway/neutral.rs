@@ -1,5 +1,4 @@
-//! The neutral socket: messages come back smaller, what was replaced can be had again, and nobody else
-//! is asked.
+//! The compression API: smaller messages, retrievable originals, no upstream call.
 
 use axum::http::StatusCode;
 use ctxhost_tests::rules::{self, Wire};

@@ -1,4 +1,4 @@
-//! A gateway on a free port, and an upstream that notes what comes and answers as it is told.
+//! A gateway on a free port, and an upstream that records requests and answers as scripted.
 
 use std::sync::{Arc, Mutex};
 

@@ -19,6 +19,7 @@ fn model(model: &ModelRef) -> CModel {
 
 pub(super) fn bootstrap(request: &BootstrapRequest) -> CBootstrap {
     CBootstrap {
+        // Tells an engine of a later minor version which fields this host does not know.
         struct_size: size_of::<CBootstrap>(),
         call: request.call.0,
         session: session(&request.session),
@@ -33,6 +34,7 @@ pub(super) fn ingest(request: &IngestRequest) -> CIngest {
         from: request.entries.start,
         to: request.entries.end,
         is_heartbeat: u32::from(request.is_heartbeat),
+        // Zero, so that a later version can give these bytes a meaning.
         reserved: 0,
     }
 }
@@ -63,6 +65,7 @@ pub(super) fn compact(request: &CompactRequest) -> CCompact {
         current_tokens: request.current_tokens,
         trigger: trigger(request.trigger),
         force: u32::from(request.force),
+        // C has no optional text, and empty instructions ask for nothing.
         custom_instructions: Str::of(request.custom_instructions.as_deref().unwrap_or("")),
         model: model(&request.model),
         attempt: request.attempt,

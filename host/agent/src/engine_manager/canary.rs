@@ -56,7 +56,7 @@ impl EngineManager {
     ) {
         let FailureCounts { violations, failures } = engine.take_failures();
         turn.run.clone_from(&recorder.canary.run);
-        turn.illegal += violations;
+        turn.violations += violations;
         turn.failures += failures;
         if turn.is_empty() {
             return;

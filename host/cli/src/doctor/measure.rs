@@ -56,7 +56,7 @@ pub(in super::super) struct EngineComparison {
     /// The size of its prompt.
     pub(in super::super) prompt_tokens: u64,
     /// What its prompt still states; `None` if it was not measured.
-    pub(in super::super) survival: Option<Shares>,
+    pub(in super::super) retention: Option<Shares>,
     /// Why it was not measured.
     pub(in super::super) reason: String,
 }
@@ -73,7 +73,7 @@ impl SessionMeasure {
     /// The greatest loss first: requests, then paths and identifiers, then the newest session.
     pub(super) fn compare_loss(&self, other: &SessionMeasure) -> Ordering {
         let key = |measured: &SessionMeasure| {
-            let shares = measured.loss.as_ref().map(|loss| loss.survival).unwrap_or_default();
+            let shares = measured.loss.as_ref().map(|loss| loss.retention).unwrap_or_default();
             let lost = |share: CategoryShare| share.total.saturating_sub(share.kept);
             let requests = Reverse(lost(shares.asks));
             (requests, Reverse(lost(names(&shares))), Reverse(measured.newest_ms))
@@ -152,7 +152,7 @@ fn compare_engines(
             engine: name.clone(),
             budget_tokens,
             prompt_tokens: 0,
-            survival: None,
+            retention: None,
             reason: String::new(),
         };
         let specs = registry.chain(config, name);
@@ -178,7 +178,7 @@ fn compare_engines(
                 let items = prompt.items();
                 let retained = retention::measure_retention(&history, &items);
                 comparison.prompt_tokens = items.iter().map(PlanItem::tokens).sum();
-                comparison.survival = Some(retained.shares);
+                comparison.retention = Some(retained.shares);
             }
             Ok(prompt) => comparison.reason = prompt.fallback.unwrap_or_default(),
             // An engine that cannot be opened fails for each session.

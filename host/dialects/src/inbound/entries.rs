@@ -49,6 +49,7 @@ impl<'a> ToolNames<'a> {
     }
 
     pub(crate) fn find(&self, call_id: &str) -> Option<String> {
+        // The request's own calls come first: clients reuse ids, and its calls are the newer ones.
         self.parsed.get(call_id).cloned().or_else(|| (self.before)(call_id))
     }
 }

@@ -47,6 +47,7 @@ impl FileTool for WriteFileTool {
         cancel: &CancelFlag,
     ) -> Result<ToolOutput, ToolError> {
         let path = folders.resolve(&arguments.path, PathAccess::Write)?;
+        // The last chance: a write is not interrupted halfway.
         cancel.check()?;
         let existed = with_write_lock(|| replace(&path, arguments.content.as_bytes()))?;
         let what = if existed { "replaced" } else { "new file" };

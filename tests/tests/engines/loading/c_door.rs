@@ -1,4 +1,4 @@
-//! Engines behind the C door: every call and every service arrives, with all that is in it.
+//! C engines: every call and every service crosses the C interface complete.
 
 use std::path::Path;
 use std::sync::Arc;

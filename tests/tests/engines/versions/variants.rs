@@ -1,4 +1,4 @@
-//! Versions of the engine API that nobody has published, as changes of the one we have.
+//! Unpublished versions of the engine API, as changes of the current one.
 
 /// A version of the engine API, and what makes it so.
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! What clients write is heard, written back byte for byte, and kept lawful where a plan changes it.
+//! Client requests are ingested, written back byte for byte, and valid where a plan changes them.
 
 use std::collections::HashMap;
 use std::ops::Range;

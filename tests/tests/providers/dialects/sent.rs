@@ -1,5 +1,4 @@
-//! Generated sessions on their way through the law, the runtime and the wire, to providers that check
-//! every request; and one session that goes from model to model.
+//! Generated sessions through invariants, runtime and wire, to providers that check every request.
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};

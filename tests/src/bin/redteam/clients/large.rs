@@ -1,4 +1,4 @@
-//! Requests that are large, deep, or become large: bodies of many messages, bombs, many at once.
+//! Attacks with size: many messages, deep nesting, decompression bombs, many bodies at once.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
