@@ -198,11 +198,72 @@ fn every_room_says_what_it_is() {
 #[test]
 fn targets_without_a_harness_hold_no_tests() {
     let attribute = ["#[", "test]"].concat();
-    for folder in ["tests/src/bin", "host/src", "examples/embed/src"] {
-        for (path, text) in all_sources(&root().join(folder)) {
+    let programs =
+        ["tests/src/bin", "examples/agent/src", "examples/embed/src", "examples/http-client/src"];
+    let programs = programs.map(|folder| root().join(folder)).into_iter();
+    for folder in programs.chain(libraries_without("test")) {
+        for (path, text) in all_sources(&folder) {
             assert!(!text.contains(&attribute), "{} holds a test", path.display());
         }
     }
+}
+
+/// Nor an example there: `doctest = false` saves reading a crate once more for examples that it does not have.
+#[test]
+fn libraries_without_examples_hold_none() {
+    for folder in libraries_without("doctest") {
+        for (path, text) in all_sources(&folder) {
+            let line = first_example(&text);
+            assert_eq!(line, None, "{}: an example that nothing runs", path.display());
+        }
+    }
+}
+
+/// The sources of each library of the workspace whose manifest switches a harness off.
+fn libraries_without(harness: &str) -> Vec<PathBuf> {
+    let workspace: toml::Table =
+        fs::read_to_string(root().join("Cargo.toml")).unwrap().parse().unwrap();
+    let members = workspace["workspace"]["members"].as_array().unwrap();
+    let mut found = Vec::new();
+    for member in members {
+        let folder = root().join(member.as_str().unwrap());
+        let manifest: toml::Table =
+            fs::read_to_string(folder.join("Cargo.toml")).unwrap().parse().unwrap();
+        let switch = manifest.get("lib").and_then(|library| library.get(harness));
+        if switch.and_then(toml::Value::as_bool) == Some(false) {
+            found.push(folder.join("src"));
+        }
+    }
+    assert!(found.len() > 5, "{harness}: {found:?}");
+    found
+}
+
+/// The first line of documentation that opens an example in Rust, from 1.
+fn first_example(text: &str) -> Option<usize> {
+    let of_rust = |word: &str| {
+        ["", "rust", "no_run", "should_panic", "compile_fail"].contains(&word)
+            || word.starts_with("edition")
+            || word.starts_with('E')
+    };
+    let mut is_open = false;
+    for (at, line) in text.lines().enumerate() {
+        let line = line.trim_start();
+        let Some(line) = line.strip_prefix("///").or(line.strip_prefix("//!")) else { continue };
+        let Some(language) = line.trim().strip_prefix("```") else { continue };
+        if !is_open && language.split(',').all(|word| of_rust(word.trim())) {
+            return Some(at + 1);
+        }
+        is_open = !is_open;
+    }
+    None
+}
+
+#[test]
+fn examples_are_found() {
+    let fence = "```";
+    assert_eq!(first_example(&format!("//! A.\n//! {fence}\n//! f();\n//! {fence}\n")), Some(2));
+    assert_eq!(first_example(&format!("/// {fence}compile_fail,E0308\n")), Some(1));
+    assert_eq!(first_example(&format!("/// {fence}text\n/// a\n/// {fence}\nfn f() {{}}\n")), None);
 }
 
 #[test]

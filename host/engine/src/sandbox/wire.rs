@@ -1,6 +1,7 @@
 //! The frames between host and sandbox: a length, then JSON.
 
 use std::borrow::Cow;
+use std::fmt::Display;
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
 
@@ -277,9 +278,13 @@ pub(super) fn receive(
 
 /// Decodes a frame. serde_json refuses more than 128 levels of nesting.
 pub(super) fn decode<'a, M: Deserialize<'a>>(bytes: &'a [u8]) -> io::Result<M> {
-    serde_json::from_slice(bytes).map_err(|error| {
-        io::Error::new(io::ErrorKind::InvalidData, format!("an invalid frame: {error}"))
-    })
+    // As text, like the ABI: most messages carry its requests and replies, and would be compiled a second time.
+    let text = std::str::from_utf8(bytes).map_err(invalid_frame)?;
+    serde_json::from_str(text).map_err(invalid_frame)
+}
+
+fn invalid_frame(error: impl Display) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("an invalid frame: {error}"))
 }
 
 /// The number of the call that a frame starts, even where the rest is nested too deep to decode.
