@@ -7,7 +7,8 @@ use ctxhost_engine_api::*;
 
 use super::build_guard::ThreadGuard;
 use super::calls::CallGuard;
-use super::sandbox::supervisor::{SandboxInfo, SandboxSupervisor};
+use super::sandbox::info::SandboxInfo;
+use super::sandbox::supervisor::SandboxSupervisor;
 use super::threads::EngineThreads;
 
 /// Where one engine runs.

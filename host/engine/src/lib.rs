@@ -37,6 +37,7 @@ mod sandbox;
 mod service;
 mod services;
 mod session_queries;
+#[cfg_attr(not(unix), path = "signal_handler/absent.rs")]
 mod signal_handler;
 mod spec;
 pub mod store;
@@ -60,12 +61,11 @@ pub use library::{EngineFile, LoadError, inspect, inspect_pinned, short_digest};
 pub use quarantine::failure_log::{FailureLog, FailureRecord, QuarantineRules};
 pub use quarantine::{Quarantine, QuarantineRecord};
 pub use quotas::Quotas;
-pub use sandbox::child::sandbox_main;
-pub use sandbox::confinement::Confinement;
 pub use sandbox::error::SandboxError;
+pub use sandbox::info::{Confinement, SandboxInfo};
 pub use sandbox::program::ProgramError;
+pub use sandbox::sandbox_main;
 pub use sandbox::settings::SandboxSettings;
-pub use sandbox::supervisor::SandboxInfo;
 pub use service::{
     AssembleContext, EngineContext, EngineService, OnRefusal, SlotFuture, SlotResult,
 };

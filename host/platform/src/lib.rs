@@ -1,0 +1,13 @@
+//! What differs between operating systems: files, processes and signals, with one interface for Unix and Windows.
+//!
+//! Each subject has a file for each system, which defines the same functions. The sandbox of engines is not
+//! here: only Unix has one.
+
+#![cfg_attr(
+    test,
+    allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
+)]
+
+pub mod files;
+pub mod processes;
+pub mod signals;
