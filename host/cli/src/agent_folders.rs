@@ -77,9 +77,9 @@ pub(super) fn agent_folders(variable: impl Fn(&str) -> Option<OsString>) -> Vec<
 
 /// The sessions of the folders, each with its agent.
 pub(super) fn list_sessions(folders: &[AgentFolder]) -> Vec<(&'static str, FoundSession)> {
-    let listed = folders.iter().flat_map(|folder| {
-        folder.list().into_iter().map(|session| (folder.agent, session))
-    });
+    let listed = folders
+        .iter()
+        .flat_map(|folder| folder.list().into_iter().map(|session| (folder.agent, session)));
     let mut sessions: Vec<_> = listed.collect();
     // opencode copied older sessions from files to its database.
     let copied: HashSet<String> = sessions

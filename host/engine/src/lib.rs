@@ -6,6 +6,8 @@
 //! this process from engines in a sandbox. This crate reads neither session files nor the config file:
 //! it is given specs and transcripts.
 
+// Without sandboxes nothing uses their settings, and few use the limits of calls.
+#![cfg_attr(not(unix), allow(dead_code))]
 #![cfg_attr(
     test,
     allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)

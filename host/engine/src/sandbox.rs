@@ -17,9 +17,7 @@
 
 pub(super) mod error;
 pub(super) mod info;
-#[cfg_attr(not(unix), allow(dead_code))]
 pub(super) mod program;
-#[cfg_attr(not(unix), allow(dead_code))]
 pub(super) mod settings;
 
 #[cfg(unix)]

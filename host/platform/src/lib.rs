@@ -1,7 +1,7 @@
-//! What differs between operating systems: files, processes and signals, with one interface for Unix and Windows.
+//! What differs between operating systems: files, processes, signals and terminals, with one interface for Unix and Windows.
 //!
-//! Each subject has a file for each system, which defines the same functions. The sandbox of engines is not
-//! here: only Unix has one.
+//! Where the systems differ in more than a name, a subject has a file for each, which defines the same functions. The
+//! sandbox of engines is not here: only Unix has one.
 
 #![cfg_attr(
     test,
@@ -11,3 +11,4 @@
 pub mod files;
 pub mod processes;
 pub mod signals;
+pub mod terminal;
