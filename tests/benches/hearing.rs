@@ -52,7 +52,7 @@ async fn gateway(upstream: String, window: u64, state: std::path::PathBuf) -> St
     let config = Config::parse("ctxhost.toml", &config).unwrap();
     let mut options = GatewayOptions::from_config(&config, state);
     options.listen = Some("127.0.0.1:0".into());
-    (options.token, options.watch_config) = (None, false);
+    (options.token, options.watched_config) = (None, None);
     for dialect in ["anthropic", "openai", "gemini"] {
         options.upstreams.insert(dialect.into(), upstream.clone());
     }

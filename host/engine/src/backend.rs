@@ -12,7 +12,7 @@ use tokio::task::AbortHandle;
 
 use super::build_guard::ThreadGuard;
 use super::calls::CallGuard;
-use super::sandbox::supervisor::SandboxInfo;
+use super::sandbox::info::SandboxInfo;
 use super::threads::{CANCEL_GRACE, STACK_BYTES, task_error, until_deadline};
 use super::timeouts::{group_thousands, timeout_error};
 

@@ -14,7 +14,7 @@ use super::client::typed_methods;
 use super::environment::{CompactionDelegate, EngineEnvironment};
 use super::error::EngineOpenError;
 use super::load;
-use super::sandbox::supervisor::SandboxInfo;
+use super::sandbox::info::SandboxInfo;
 use super::spec::{EngineSource, EngineSpec};
 use super::threads::{CANCEL_GRACE, Isolation};
 use super::timeouts::EngineTimeouts;

@@ -271,7 +271,7 @@ async fn the_dashboards_cookie_stays_on_tls_where_it_was_given_there() {
         let state = tempfile::tempdir().unwrap();
         let listen = Some("127.0.0.1:0".to_owned());
         let options = GatewayOptions::from_config(&config, state.path());
-        let options = GatewayOptions { listen, tls, token: None, watch_config: false, ..options };
+        let options = GatewayOptions { listen, tls, token: None, watched_config: None, ..options };
         let gateway = Gateway::bind(options).await.unwrap();
         let link = format!("{}{}", gateway.url(), gateway.dashboard_link());
         let end = CancellationToken::new();

@@ -72,6 +72,26 @@ async fn serve_prints_its_address_and_ends_on_a_signal() {
     assert_eq!(ended.await.unwrap(), Some(0));
 }
 
+/// What a newcomer does: the gateway first, then the first choice of an engine, which creates the config.
+#[tokio::test]
+async fn a_config_that_is_created_while_it_serves_is_followed() {
+    let state = tempfile::tempdir().unwrap();
+    let served = served(state.path(), &[]);
+    let metrics = format!("{}/metrics", served.url);
+    let effective = async || client().get(&metrics).send().await.unwrap().text().await.unwrap();
+    assert!(effective().await.contains("effective=\"legacy\""));
+    let mut command = ctxhost();
+    command.args(["use", "mask"]).current_dir(state.path()).env("CTXHOST_STATE_DIR", state.path());
+    assert!(command.output().unwrap().status.success());
+    for _ in 0..1_000 {
+        if effective().await.contains("effective=\"mask\"") {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("mask is not active after 20 s: {}", effective().await);
+}
+
 #[tokio::test]
 async fn serving_with_a_postgres_store_warns_at_the_start() {
     let upstream = Upstream::start(|_| plain(200, "application/json", "{}")).await;

@@ -67,6 +67,8 @@ pub(super) enum UnreadSession {
     Unknown,
     /// It has no message.
     Empty,
+    /// It is a database that cannot be read.
+    Database(String),
 }
 
 impl SessionMeasure {
@@ -100,6 +102,11 @@ pub(super) fn measure_session(
             source: ImportError::Empty | ImportError::NoMessage { .. },
             ..
         }) => return Ok(Err(UnreadSession::Empty)),
+        Err(error @ ImportOpenError::Unreadable { .. })
+            if session.path.extension().is_some_and(|ending| ending == "db") =>
+        {
+            return Ok(Err(UnreadSession::Database(error.to_string())));
+        }
         Err(_) => return Ok(Err(UnreadSession::Unknown)),
     };
     let (entries, _, _) = replay::count_history(&recorded.session);

@@ -249,9 +249,9 @@ fn left_out(report: &DoctorReport) -> Option<String> {
     add(left_out.empty, sessions(left_out.empty, "empty"));
     let files = format_count(left_out.unknown as u64, "file");
     add(left_out.unknown, format!("{files} of unknown format"));
-    if left_out.opencode_database {
-        parts.push("opencode.db (`opencode export ID` prints a session of it for --path)".into());
-    }
+    parts.extend(left_out.databases.iter().map(|reason| {
+        format!("{} (`opencode export ID` prints a session of it for --path)", one_line(reason))
+    }));
     (!parts.is_empty()).then(|| wrap(&format!("left out: {}", parts.join(", ")), "  "))
 }
 

@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
-use super::confinement::Confinement;
 use super::connection::SandboxConnection;
+use super::info::{Confinement, SandboxInfo};
 use super::launch::{LaunchError, SandboxLaunch, SandboxLauncher, dead_error};
 use super::replay_log::ReplayLog;
 use super::settings::SandboxSettings;
@@ -28,17 +28,6 @@ use crate::timeouts::{EngineTimeouts, timeout_error};
 
 /// Why a sandbox ended whose engine was closed.
 const CLOSED_REASON: &str = "was ended with its engine";
-
-/// The state of an engine's sandbox.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SandboxInfo {
-    /// The process id; `None` after the process died and before the next call.
-    pub pid: Option<u32>,
-    /// The number of restarts.
-    pub respawns: u64,
-    /// The restrictions in force.
-    pub confinement: Confinement,
-}
 
 /// An engine in a sandbox.
 pub(crate) struct SandboxSupervisor {
