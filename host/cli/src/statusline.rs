@@ -121,8 +121,7 @@ fn newest_session() -> Result<Option<PathBuf>, CliError> {
 
 /// Reads the retention figures from the record of a compaction.
 fn retention_of(compacted: &RecordedCompaction) -> Option<Shares> {
-    let details = &compacted.host_details;
-    // The second key is that of sessions written by earlier versions.
-    let shares = details.get("retention").or_else(|| details.get("survival"))?;
+    // The key of the session format; the figures are called retention everywhere else.
+    let shares = compacted.host_details.get("survival")?;
     serde_json::from_value(shares.clone()).ok()
 }

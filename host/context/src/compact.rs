@@ -280,7 +280,9 @@ impl Context {
             engine_version: answer.version.clone(),
             trigger: outcome.trigger.name().into(),
             timestamp_ms: Some(now_ms),
-            extra_details: json!({ "retention": outcome.retention }),
+            // The key of the session format: another one would change the ids of compactions, which are hashes of
+            // their records.
+            extra_details: json!({ "survival": outcome.retention }),
         })?;
         self.invalidate_counts();
         outcome.after_tokens = checked.tokens;

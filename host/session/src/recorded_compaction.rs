@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn compactions_of_ctxhost_have_all_fields_and_those_of_pi_some() {
         let ours = record(
-            r#""type":"compaction","summary":"s","firstKeptEntryId":"c","tokensBefore":90,"details":{"ctxhost":{"version":1,"engine":"mask","engineVersion":"2.0","trigger":"manual","tokensAfter":40,"items":[],"hostDetails":{"retention":1}}}"#,
+            r#""type":"compaction","summary":"s","firstKeptEntryId":"c","tokensBefore":90,"details":{"ctxhost":{"version":1,"engine":"mask","engineVersion":"2.0","trigger":"manual","tokensAfter":40,"items":[],"hostDetails":{"survival":1}}}"#,
         );
         assert_eq!(
             ours.compaction(),
@@ -91,7 +91,7 @@ mod tests {
                 tokens_before: 90,
                 tokens_after: Some(40),
                 summary: "s".into(),
-                host_details: serde_json::json!({ "retention": 1 }),
+                host_details: serde_json::json!({ "survival": 1 }),
             })
         );
         let of_pi = record(

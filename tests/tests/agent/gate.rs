@@ -105,7 +105,7 @@ fn the_next_attempt_may_pass_and_its_record_says_what_it_kept() {
     let session = Session::read(&path).unwrap();
     let recorded = session.leaf().unwrap().compaction().unwrap();
     assert_eq!(recorded.engine, "forgetful");
-    assert_eq!(recorded.host_details["retention"]["paths"], json!({ "kept": 1, "total": 1 }));
+    assert_eq!(recorded.host_details["survival"]["paths"], json!({ "kept": 1, "total": 1 }));
 }
 
 #[test]

@@ -19,7 +19,7 @@ const ODD_WORDS: &str = r"(?ix)\b(
 /// Lines where such a word has its plain sense: the file, and what the line contains.
 const PLAIN_SENSE: &[(&str, &str)] = &[
     // The name of a decision is its address.
-    ("docs/performance.md", "decisions/"),
+    ("docs/gateway/conversations.md", "decisions/"),
     ("CHANGELOG.md", "`Passage`, `Guest`"),
     // What a model reads, and what users say to an agent.
     ("engines/kit/src/prompt.rs", ""),

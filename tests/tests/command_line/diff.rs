@@ -60,7 +60,7 @@ fn what_is_recorded_is_what_diff_counts() {
     let (_folder, path) = compacted(&["legacy"]);
     let recorded = Session::read(&path).unwrap().leaf().unwrap().compaction().unwrap();
     let difference = json(&["diff", "--json"], path.to_str().unwrap());
-    assert_eq!(difference["retention"], recorded.host_details["retention"]);
+    assert_eq!(difference["retention"], recorded.host_details["survival"]);
     assert_eq!(difference["before_tokens"], recorded.tokens_before);
     assert_eq!(difference["after_tokens"], recorded.tokens_after.unwrap());
     let status = json(&["statusline", "--json"], path.to_str().unwrap());
