@@ -8,9 +8,7 @@ use std::time::{Duration, Instant};
 
 use ctxhost_dialects::ChatBlock;
 use ctxhost_tools::mcp::{McpTransport, SecretValues};
-use ctxhost_tools::{
-    CallContext, McpServer, McpSettings, ToolOutput, ToolRegistry, ToolSettings,
-};
+use ctxhost_tools::{CallContext, McpServer, McpSettings, ToolOutput, ToolRegistry, ToolSettings};
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
