@@ -73,7 +73,7 @@ impl Talk {
 }
 
 fn push_message(list: &mut String, at: usize, text: &str) {
-    let role = if at % 2 == 0 { "user" } else { "assistant" };
+    let role = if at.is_multiple_of(2) { "user" } else { "assistant" };
     if at > 0 {
         list.push(',');
     }
