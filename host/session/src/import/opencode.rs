@@ -3,11 +3,7 @@
 //! A compaction is a user message with a part `compaction`, which may name the first message that stays, and a
 //! finished reply marked `summary`. Old versions wrote only the reply. Cleared results carry their time.
 
-#[cfg(feature = "opencode")]
-#[path = "opencode/database.rs"]
-mod database;
-#[cfg(not(feature = "opencode"))]
-#[path = "opencode/no_database.rs"]
+#[cfg_attr(not(feature = "opencode"), path = "opencode/no_database.rs")]
 mod database;
 mod parts;
 mod storage;
