@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use ctxhost_engine_api::border::{EngineCall, EngineHandle, EngineReply};
 use ctxhost_engine_api::*;
-use tokio::runtime::Runtime;
+use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
 use super::build_guard::ThreadGuard;
 use super::calls::CallGuard;
 use super::sandbox::info::SandboxInfo;
-use super::threads::{CANCEL_GRACE, STACK_BYTES, task_error, until_deadline};
+use super::threads::{CANCEL_GRACE, EngineThreads, STACK_BYTES, task_error, until_deadline};
 use super::timeouts::{group_thousands, timeout_error};
 
 /// A pending reply of an engine.
@@ -59,7 +59,7 @@ pub(super) struct InProcess {
     /// The engine; `None` only during the drop.
     pub(super) handle: Option<EngineHandle>,
     /// The threads that run its code; `None` for the host's own.
-    pub(super) runtime: Option<Runtime>,
+    pub(super) threads: Option<(EngineThreads, Handle)>,
     /// The crash attribution of the thread that drops it.
     pub(super) guard: ThreadGuard,
     /// The time limit of its drop, after which the thread is abandoned.
@@ -78,10 +78,10 @@ impl EngineBackend for InProcess {
         Box::pin(async move {
             let gone = || EngineError::new(ErrorKind::Dead, "the engine is being dropped");
             let work = guard.scope(self.handle.as_ref().ok_or_else(gone)?.call(view, call));
-            let Some(runtime) = &self.runtime else {
+            let Some((_, threads)) = &self.threads else {
                 return until_deadline(guard, work).await.unwrap_or_else(|| Err(timeout_error()));
             };
-            let mut task = runtime.spawn(work);
+            let mut task = threads.spawn(work);
             // Dropping the task alone would detach it, and it would run on without a caller.
             let _abort = CallAbortGuard(task.abort_handle());
             if let Some(ended) = until_deadline(guard, &mut task).await {
@@ -117,10 +117,10 @@ impl Drop for InProcess {
     fn drop(&mut self) {
         self.revoke();
         let Some(handle) = self.handle.take() else { return };
-        let Some(runtime) = self.runtime.take() else { return drop(handle) };
-        drop_handle(&self.id, self.guard.clone(), handle, self.limit);
-        // Waiting could take forever: a lost thread never returns.
-        runtime.shutdown_background();
+        match self.threads {
+            Some(_) => drop_handle(&self.id, self.guard.clone(), handle, self.limit),
+            None => drop(handle),
+        }
     }
 }
 

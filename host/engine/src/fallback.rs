@@ -18,6 +18,7 @@ impl ActiveEngine {
         context: EngineContext<'_>,
         call: &EngineCall,
     ) -> SlotResult<EngineReply> {
+        self.chain.refuse_while_quarantined(call)?;
         let began = Instant::now();
         let answer = self.chain.retired.run_until_cancelled(self.chain.call(context, call)).await;
         let unanswered = match answer.transpose()? {

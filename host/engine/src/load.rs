@@ -17,7 +17,7 @@ use super::error::EngineOpenError;
 use super::sandbox::supervisor::SandboxSupervisor;
 use super::services::EngineServices;
 use super::spec::{EngineSource, EngineSpec};
-use super::threads::{Isolation, build_runtime};
+use super::threads::{EngineThreads, Isolation};
 use super::timeouts::group_thousands;
 
 /// What an engine states about itself, where it runs, and the guard of its build.
@@ -56,9 +56,9 @@ fn open_in_process(
         return Err(EngineOpenError::MissingCapabilities { id: info.id, missing });
     }
     let is_threaded = spec.isolation != Isolation::Inline;
-    let runtime = is_threaded.then(|| build_runtime(&info.id, &guard)).transpose();
-    let runtime =
-        runtime.map_err(|source| EngineOpenError::Threads { id: info.id.clone(), source })?;
+    let threads = is_threaded.then(|| EngineThreads::start(&info.id, &guard)).transpose();
+    let threads =
+        threads.map_err(|source| EngineOpenError::Threads { id: info.id.clone(), source })?;
     let services = EngineServices::new(&info.id, environment, &spec.quotas, calls.clone());
     let limit_ms = environment.timeouts.create_ms;
     let handle = create_within(limit_ms, factory, services, spec.config.clone(), &guard)
@@ -68,7 +68,7 @@ fn open_in_process(
     let backend = InProcess {
         id: info.id.clone(),
         handle: Some(handle),
-        runtime,
+        threads,
         guard: guard.thread_guard(),
         limit: Duration::from_millis(environment.timeouts.dispose_ms),
         has_lost_thread: AtomicBool::new(false),

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use ctxhost_engine_api::{EngineError, ErrorKind};
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::time::Instant;
 
 use super::build_guard::BuildGuard;
@@ -42,17 +42,37 @@ pub(super) const STACK_BYTES: usize = 8 * 1024 * 1024;
 /// The time a cancelled call has to return its thread before the thread counts as lost.
 pub(super) const CANCEL_GRACE: Duration = Duration::from_millis(100);
 
-/// A runtime for the code of an engine, with a timer and without I/O.
-pub(super) fn build_runtime(id: &str, guard: &BuildGuard) -> std::io::Result<Runtime> {
-    let (begins, ends) = (guard.thread_guard(), guard.thread_guard());
-    Builder::new_multi_thread()
-        .on_thread_start(move || begins.bind_thread())
-        .on_thread_stop(move || ends.unbind_thread())
-        .worker_threads(THREADS)
-        .thread_stack_size(STACK_BYTES)
-        .thread_name(format!("engine-{id}"))
-        .enable_time()
-        .build()
+/// The threads of one engine.
+pub(super) struct EngineThreads(Option<Runtime>);
+
+impl EngineThreads {
+    /// Starts threads for the code of an engine, with a timer and without I/O.
+    ///
+    /// # Errors
+    ///
+    /// When the system starts no threads.
+    pub(super) fn start(id: &str, guard: &BuildGuard) -> std::io::Result<(EngineThreads, Handle)> {
+        let (begins, ends) = (guard.thread_guard(), guard.thread_guard());
+        let runtime = Builder::new_multi_thread()
+            .on_thread_start(move || begins.bind_thread())
+            .on_thread_stop(move || ends.unbind_thread())
+            .worker_threads(THREADS)
+            .thread_stack_size(STACK_BYTES)
+            .thread_name(format!("engine-{id}"))
+            .enable_time()
+            .build()?;
+        let handle = runtime.handle().clone();
+        Ok((EngineThreads(Some(runtime)), handle))
+    }
+}
+
+impl Drop for EngineThreads {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            // Waiting could take forever: a lost thread never returns, and a store may block.
+            runtime.shutdown_background();
+        }
+    }
 }
 
 /// Runs `work` up to the deadline of its call; `None` where it passed. Progress moves the deadline.

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use ctxhost_engine_api::border::{EngineCall, EngineReply};
 use ctxhost_engine_api::*;
 use parking_lot::Mutex;
-use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
 use super::connection::SandboxConnection;
@@ -23,7 +22,7 @@ use crate::error::EngineOpenError;
 use crate::library::EngineFile;
 use crate::services::EngineServices;
 use crate::spec::EngineSpec;
-use crate::threads::{build_runtime, until_deadline};
+use crate::threads::{EngineThreads, until_deadline};
 use crate::timeouts::{EngineTimeouts, timeout_error};
 
 /// Why a sandbox ended whose engine was closed.
@@ -38,18 +37,7 @@ pub(crate) struct SandboxSupervisor {
     state: Mutex<SupervisorState>,
     replay_log: Mutex<ReplayLog>,
     /// Threads for host calls.
-    _helpers: HelperThreads,
-}
-
-struct HelperThreads(Option<Runtime>);
-
-impl Drop for HelperThreads {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.0.take() {
-            // Without waiting: one of them may block in a store.
-            runtime.shutdown_background();
-        }
-    }
+    _helpers: EngineThreads,
 }
 
 /// The current sandbox.
@@ -97,10 +85,8 @@ impl SandboxSupervisor {
     ) -> Result<(EngineInfo, SandboxSupervisor), EngineOpenError> {
         let id = file.meta.id.clone();
         // No code of the engine runs on these threads, so crashes on them are not attributed to it.
-        let runtime = build_runtime(&id, &BuildGuard::default())
+        let (helpers, runtime) = EngineThreads::start(&id, &BuildGuard::default())
             .map_err(|source| EngineOpenError::Threads { id: id.clone(), source })?;
-        let handle = runtime.handle().clone();
-        let helpers = HelperThreads(Some(runtime));
         let launcher = Arc::new(SandboxLauncher {
             services: Arc::new(EngineServices::new(&id, environment, &spec.quotas, calls.clone())),
             file,
@@ -110,7 +96,7 @@ impl SandboxSupervisor {
             calls: calls.clone(),
             create_ms: environment.timeouts.create_ms,
             recorded_clock: environment.clock.is_recorded(),
-            runtime: handle,
+            runtime,
         });
         let launch = launcher.launch(0).map_err(|error| open_error(id.clone(), error))?;
         let SandboxLaunch { connection, info, confinement, kill_guard } = launch;
