@@ -10,6 +10,10 @@ pub const IMAGE_TOKENS: u64 = 2_000;
 /// The part of a file in base64 that is estimated like one image: about a page of a document.
 const FILE_PART_CHARS: u64 = 64 * 1024;
 
+/// What a block with a file contains: its media type, or the key under which OpenAI sends files and recordings.
+const FILE_KEYS: [&str; 5] =
+    ["\"media_type\"", "\"mimeType\"", "\"mime_type\"", "\"file_data\"", "\"input_audio\""];
+
 /// Shorter base64 is estimated like text: as tokens it is less than one part.
 const MIN_FILE_CHARS: u64 = IMAGE_TOKENS * CHARS_PER_TOKEN;
 
@@ -69,6 +73,10 @@ pub fn message(message: &Message<'_>) -> u64 {
 /// The characters of all base64 files in the JSON of a block, and their tokens: providers count the pages of a
 /// document and the seconds of a recording, not the characters of its encoding.
 fn files_in(json: &str) -> (u64, u64) {
+    // Data of a block that is no file, such as a chart, is read by the model as text.
+    if !FILE_KEYS.iter().any(|key| json.contains(key)) {
+        return (0, 0);
+    }
     // No other text has so many of these characters in a row. Encrypted thinking is base64 for URLs, which differs.
     let is_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/=".contains(byte);
     let runs = json.as_bytes().split(|byte| !is_base64(byte)).map(|run| run.len() as u64);
@@ -121,6 +129,9 @@ mod tests {
         let around = tokens("");
         assert_eq!(tokens(&"JVBERi0xLjQK".repeat(100)), around + 300);
         assert!((16 * 2_000..17 * 2_000).contains(&tokens(&"JVBERi0xLjQ/".repeat(87_000))));
+        let chart = "c".repeat(30_000);
+        let raw = format!(r#"{{"role":"user","content":[{{"type":"chart","data":"{chart}"}}]}}"#);
+        assert!(message(&Message::parse(&raw, "")) > 7_500, "no file");
         let encrypted = "gAAAAABo-xYz_w".repeat(10_000);
         assert_eq!(tokens(&encrypted), around + 35_000);
         // Text in a text block is text, whatever it encodes.

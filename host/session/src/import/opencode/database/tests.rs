@@ -67,7 +67,15 @@ fn what_is_in_the_log_only_is_read_and_nothing_is_written() {
     let before = content(folder.path());
     assert_eq!(before.len(), 3, "database, log, index");
     assert_eq!(texts(&path.join("ses_new")), ["the port is 5433", "understood"]);
-    assert_eq!(content(folder.path()), before);
+    // In one process SQLite has one index for all connections, in which the reader notes its mark.
+    let stored = |files: &[(PathBuf, Vec<u8>)]| -> Vec<_> {
+        files
+            .iter()
+            .filter(|(path, _)| !path.to_string_lossy().ends_with("-shm"))
+            .cloned()
+            .collect()
+    };
+    assert!(stored(&content(folder.path())) == stored(&before), "the database or its log changed");
     // As after a crash: no process has the files open.
     let copy = tempfile::tempdir().unwrap();
     for (path, bytes) in &before {
@@ -76,7 +84,7 @@ fn what_is_in_the_log_only_is_read_and_nothing_is_written() {
     let before = content(copy.path());
     let path = copy.path().join("opencode.db");
     assert_eq!(texts(&path.join("ses_new")), ["the port is 5433", "understood"]);
-    assert_eq!(content(copy.path()), before);
+    assert!(content(copy.path()) == before, "a file changed");
 }
 
 #[test]
@@ -88,10 +96,16 @@ fn what_is_not_there_says_so() {
     assert!(error(&path.join("ses_none")).ends_with("the database has no session ses_none"));
     let whole = error(&path);
     let newest = path.join("ses_new").display().to_string();
-    assert!(whole.ends_with(&format!("a database of 2 sessions; the newest is {newest}")), "{whole}");
+    assert!(
+        whole.ends_with(&format!("a database of 2 sessions; the newest is {newest}")),
+        "{whole}"
+    );
     fs::write(&path, "no database").unwrap();
     assert!(error(&path).ends_with("file is not a database"), "{}", error(&path));
-    Connection::open(folder.path().join("other.db")).unwrap().execute_batch("CREATE TABLE t (a)").unwrap();
+    Connection::open(folder.path().join("other.db"))
+        .unwrap()
+        .execute_batch("CREATE TABLE t (a)")
+        .unwrap();
     let other = error(&folder.path().join("other.db"));
     assert!(other.contains("no such table: session"), "{other}");
 }
