@@ -165,9 +165,17 @@ const CONFINED: [(&str, &str, &[&str]); 12] = [
     ("rmcp", "host/tools/src", &["mcp"]),
     ("minisign_verify", "host/trust/src", &["signature.rs"]),
     ("tokio_postgres", "host/store/src", &["postgres", "postgres.rs"]),
-    // How a build script speaks to cargo.
-    ("println!", "host", &["session/build.rs"]),
+    // Commands print through `cli/src/output.rs`, which knows the width and a closed pipe.
+    ("println!", "host", &[]),
 ];
+
+/// Whether a line names a path or a macro; `os::unix::` does not name `nix::`.
+fn names(line: &str, word: &str) -> bool {
+    let is_path = word.ends_with("::");
+    line.match_indices(word).any(|(at, _)| {
+        !(is_path && line[..at].ends_with(|before: char| before.is_alphanumeric() || before == '_'))
+    })
+}
 
 #[test]
 fn what_one_room_knows_stays_there() {
@@ -179,7 +187,7 @@ fn what_one_room_knows_stays_there() {
             // Tests at the end of a file may know more.
             let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
             let code = code.lines().filter(|line| !line.trim_start().starts_with("//"));
-            let found = code.into_iter().any(|line| line.contains(word));
+            let found = code.into_iter().any(|line| names(line, word));
             assert!(allowed || !found, "{} names {word}", path.display());
         }
     }
