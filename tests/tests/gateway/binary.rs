@@ -78,18 +78,18 @@ async fn a_config_that_is_created_while_it_serves_is_followed() {
     let state = tempfile::tempdir().unwrap();
     let served = served(state.path(), &[]);
     let metrics = format!("{}/metrics", served.url);
-    let effective = async || client().get(&metrics).send().await.unwrap().text().await.unwrap();
-    assert!(effective().await.contains("effective=\"legacy\""));
+    let active = async || client().get(&metrics).send().await.unwrap().text().await.unwrap();
+    assert!(active().await.contains("active=\"legacy\""));
     let mut command = ctxhost();
     command.args(["use", "mask"]).current_dir(state.path()).env("CTXHOST_STATE_DIR", state.path());
     assert!(command.output().unwrap().status.success());
     for _ in 0..1_000 {
-        if effective().await.contains("effective=\"mask\"") {
+        if active().await.contains("active=\"mask\"") {
             return;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    panic!("mask is not active after 20 s: {}", effective().await);
+    panic!("mask is not active after 20 s: {}", active().await);
 }
 
 #[tokio::test]
