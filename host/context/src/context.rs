@@ -119,11 +119,7 @@ impl Context {
         if let Some(budget) = target.budget {
             return budget;
         }
-        // A refused size without a stated limit bounds the budget, but not the window that engines see: it
-        // is an estimate, and engines reject small windows.
-        let refused = self.accounting.learned_window(&target.model);
-        let window_tokens =
-            self.window_tokens(target).min(refused.map_or(u64::MAX, |window| window.tokens));
+        let window_tokens = self.bounding_window(target);
         let own_tokens = || self.settings.budget.budget(window_tokens, 0).0;
         let reserve_tokens = target.reserve_tokens.unwrap_or_else(own_tokens);
         let budget_with = |reserve_tokens| {
@@ -136,6 +132,14 @@ impl Context {
         let spare_tokens =
             if target.is_reserve_usable { budget_with(0).saturating_sub(tokens) } else { 0 };
         Budget { tokens, reserve_tokens, spare_tokens }
+    }
+
+    /// The window that bounds the budget, in provider tokens.
+    pub(crate) fn bounding_window(&self, target: &Target) -> u64 {
+        // A refused size without a stated limit bounds the budget, but not the window that engines see: it
+        // is an estimate, and engines reject small windows.
+        let refused = self.accounting.learned_window(&target.model);
+        self.window_tokens(target).min(refused.map_or(u64::MAX, |window| window.tokens))
     }
 
     /// The estimated tokens that fit into this many provider tokens, by the target's budget share.

@@ -52,7 +52,9 @@ impl Context {
                     request.budget = budget.without_reserve();
                     progress.begin_rounds(request.budget);
                 }
-                NextStep::Trim => break self.emergency_trim(request.model, budget, progress)?,
+                NextStep::Trim => {
+                    break self.emergency_trim(target, request.model, budget, progress)?;
+                }
             }
         };
         // Only now: after an error no request is sent.
@@ -209,14 +211,30 @@ impl Context {
         }
     }
 
+    /// The budget of an emergency trim: the pinned entries get what they need in full if that may fit the window. A
+    /// provider that counts more refuses the request, and only then are their texts shortened.
+    fn trim_budget(&self, target: &Target, view: &Transcript, budget: Budget) -> Budget {
+        let tokens = invariants::pinned_tokens(view);
+        let is_within_target = target.max_tokens.is_none_or(|max_tokens| tokens <= max_tokens);
+        if tokens <= budget.tokens || !target.is_reserve_usable || !is_within_target {
+            return budget;
+        }
+        let request_tokens = target.overhead_tokens.saturating_add(tokens);
+        let may_fit = tokens <= budget.without_reserve().tokens
+            || self.expected_tokens(request_tokens) <= self.bounding_window(target);
+        if may_fit { Budget { tokens, ..Budget::default() } } else { budget }
+    }
+
     /// Makes a prompt without an engine, and with room for the answer if possible.
     fn emergency_trim(
         &mut self,
+        target: &Target,
         model: &ModelRef,
-        mut budget: Budget,
+        budget: Budget,
         progress: PromptProgress,
     ) -> Result<Prompt, ContextError> {
         let view = self.view();
+        let mut budget = self.trim_budget(target, &view, budget);
         let mut plan = emergency_trim_plan(&view, budget.tokens, &self.settings.invariants);
         if plan.is_err() && budget.spare_tokens > 0 {
             budget = budget.without_reserve();

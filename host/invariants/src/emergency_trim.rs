@@ -71,6 +71,11 @@ pub fn emergency_trim(
     if fits(&plan) { Ok(plan) } else { Err(cannot_fit(needed_tokens())) }
 }
 
+/// The tokens of the pinned entries in full: in a smaller budget, a trim shortens their texts.
+pub fn pinned_tokens(view: &Transcript) -> u64 {
+    TrimBase::pinned_tokens(view, &PinnedEntries::from_transcript(view))
+}
+
 fn cannot_fit(
     view: &Transcript,
     pinned: &PinnedEntries,

@@ -43,7 +43,9 @@ mod tests;
 
 use ctxhost_engine_api::{Action, Plan, PlanItem, Transcript};
 
-pub use emergency_trim::{EmergencyTrimError, LedgerBudget, LedgerWriter, emergency_trim};
+pub use emergency_trim::{
+    EmergencyTrimError, LedgerBudget, LedgerWriter, emergency_trim, pinned_tokens,
+};
 pub use pinned::PinnedEntries;
 use ranges::RangeSet;
 pub use settings::{BudgetShare, InvariantSettings, ShareError};

@@ -108,3 +108,50 @@ async fn an_engine_that_packs_to_the_last_token_is_never_replaced() {
     }
     assert!(unanswered > 20, "only {unanswered} of the transcripts had unanswered calls");
 }
+
+/// A context of the bundled engine with a question, its answer, and a newest message of this size.
+fn with_newest_message(tokens: u64) -> Context {
+    let environment = EngineEnvironment::new(EngineTimeouts::default(), HostClock::default());
+    let legacy = EngineSpec::bundled("legacy", json!({}));
+    let engine = ActiveEngine::open(&[], &legacy, OnEngineError::Fallback, &environment).unwrap();
+    let settings = ContextSettings::from_config(&ctxhost_config::Config::default());
+    let session = Session::in_memory(SessionHeader::new(None, "/", 1));
+    let mut context = Context::new(session, Arc::new(engine), Arc::new(settings));
+    let newest = "word ".repeat(tokens as usize * 4 / 5);
+    for (role, text) in [("user", "a question"), ("assistant", "an answer"), ("user", &newest)] {
+        let raw = json!({"role": role, "content": [{"type": "text", "text": text}]});
+        context.append([RecordBody::message(&raw.to_string()).unwrap()]).unwrap();
+    }
+    context
+}
+
+#[tokio::test]
+async fn the_newest_message_is_cut_only_after_a_provider_has_counted() {
+    let target = Target {
+        window_tokens: 20_000,
+        reserve_tokens: Some(1_500),
+        is_reserve_usable: true,
+        ..Target::default()
+    };
+    let mut context = with_newest_message(17_500);
+    let view = context.view();
+    let newest = view.last().unwrap();
+    let prompt = context.prepare(&target).await.unwrap();
+    // Above the budget by the upper estimate, below the window by the expected size.
+    assert!(context.budget(&target).without_reserve().tokens < newest.tokens());
+    assert!(matches!(prompt.checked.items(&view).last(), Some(PlanItem::Kept(_))), "{prompt:?}");
+    assert!(prompt.checked.tokens <= 20_000);
+
+    // A refusal has bounded the conversation.
+    let refused = Target { max_tokens: Some(12_000), ..target.clone() };
+    let prompt = context.prepare(&refused).await.unwrap();
+    assert!(!matches!(prompt.checked.items(&view).last(), Some(PlanItem::Kept(_))), "{prompt:?}");
+    assert!(prompt.checked.tokens <= 12_000);
+
+    // More than the window: no provider could accept it.
+    let mut context = with_newest_message(30_000);
+    let view = context.view();
+    let prompt = context.prepare(&target).await.unwrap();
+    assert!(!matches!(prompt.checked.items(&view).last(), Some(PlanItem::Kept(_))));
+    assert!(prompt.checked.tokens <= context.budget(&target).tokens);
+}

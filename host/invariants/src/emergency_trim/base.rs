@@ -42,8 +42,7 @@ impl TrimBase {
     ) -> Result<TrimBase, u64> {
         let pinned = pinned_entries.all_ranges(view);
         let share_tokens = settings.request_share.of_tokens(budget_tokens);
-        let alone = TrimBase::with(view, &pinned, BTreeSet::new());
-        let whole_tokens = alone.cost(&alone.costs(view), u64::MAX);
+        let whole_tokens = TrimBase::pinned_tokens(view, pinned_entries);
         if whole_tokens <= budget_tokens {
             let room_tokens = share_tokens.min(budget_tokens - whole_tokens);
             // Other entries in the frames of requests cost tokens as well, so the oldest requests may have to go.
@@ -64,6 +63,12 @@ impl TrimBase {
         // Short requests of the user are dropped last, but dropped before the prompt fails.
         fitted
             .or_else(|_| TrimBase::with(view, &pinned, BTreeSet::new()).fitted(view, budget_tokens))
+    }
+
+    /// The tokens of the pinned entries alone, in full.
+    pub(super) fn pinned_tokens(view: &Transcript, pinned_entries: &PinnedEntries) -> u64 {
+        let alone = TrimBase::with(view, &pinned_entries.all_ranges(view), BTreeSet::new());
+        alone.cost(&alone.costs(view), u64::MAX)
     }
 
     fn with(view: &Transcript, pinned: &RangeSet, verbatim: BTreeSet<u64>) -> TrimBase {
