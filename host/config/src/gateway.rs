@@ -100,6 +100,12 @@ ctxhost_engine_api::settings! {
         pub compacted_max_share: f64 = 0.5, Number(0.05, 0.95), "share";
         /// Conversations kept in memory, the most recent; others are read from their files.
         pub conversations: usize = 256, Whole(1), "conversations";
+        /// Memory for all of them together, as estimated; above it the oldest leave memory too. 256 long
+        /// ones of agents take less.
+        pub max_conversations_bytes: u64 = 512 * 1024 * 1024, Whole(1_024), "bytes";
+        /// Messages in a request that is shaped, as many as the largest provider takes; a request with more is
+        /// forwarded as it is, because each message costs memory, even an empty one.
+        pub max_messages: usize = 100_000, Whole(1), "messages";
         /// Time after which an idle conversation leaves memory; a quarter of an hour is a long pause.
         pub conversation_idle_ms: u64 = 900_000, Whole(1), "ms";
     }

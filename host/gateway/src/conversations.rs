@@ -32,4 +32,4 @@ pub(crate) use known_items::{KnownItems, is_user_request, text_hash, text_of_con
 pub use label::ConversationLabel;
 pub(crate) use matching::{HistoryRewrite, RequestMatch};
 pub(crate) use seeded_hash::{ConversationScope, RequestItems, SeededHash, read_seed};
-pub(crate) use table::{ConversationCounts, ConversationTable};
+pub(crate) use table::{CacheLimits, ConversationCounts, ConversationTable};

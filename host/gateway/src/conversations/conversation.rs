@@ -1,7 +1,7 @@
 //! A conversation: its known items, the state of its last request, and its session.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::Duration;
 
@@ -27,6 +27,8 @@ pub(crate) struct Conversation {
     id: String,
     /// The time of its last request, in milliseconds since 1970.
     used_ms: AtomicI64,
+    /// Its size in memory as the table has counted it, in bytes.
+    pub(super) memory_bytes: AtomicU64,
     /// The scope in which it was found last. Separate from the state, because every new conversation is
     /// compared with all others of its scope, and must not wait for a large request that holds their state.
     scope: Mutex<ConversationScope>,
@@ -196,7 +198,17 @@ impl Conversation {
         };
         let (used_ms, state) = (AtomicI64::default(), Mutex::new(state));
         let (scope, opening) = (Mutex::default(), tokio::sync::Mutex::default());
-        Conversation { key, id, used_ms, scope, state, opening, label: OnceLock::new() }
+        let memory_bytes = AtomicU64::default();
+        Conversation {
+            key,
+            id,
+            used_ms,
+            memory_bytes,
+            scope,
+            state,
+            opening,
+            label: OnceLock::new(),
+        }
     }
 
     /// The key under which it is searched.

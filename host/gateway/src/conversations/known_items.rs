@@ -19,6 +19,13 @@ use ctxhost_session::{Record, RecordBody, RecordKind, Session, injected_text, pa
 /// The custom type of the records that store known items.
 pub(crate) const RECORD: &str = "ctxhost.thread";
 
+/// What an item takes in memory beside its text: its hashes, its entry and the parts of that, as measured with
+/// 100,000 empty messages.
+const ITEM_BYTES: u64 = 1_536;
+
+/// What a token of text takes in memory: four bytes in the transcript, and as many beside it.
+const TOKEN_BYTES: u64 = 8;
+
 /// A known item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KnownItem {
@@ -104,6 +111,12 @@ impl KnownItems {
     /// The tool name of a call.
     pub(crate) fn tool_of(&self, call_id: &str) -> Option<String> {
         self.tools.get(call_id).cloned()
+    }
+
+    /// The size of the conversation in memory, as estimated.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        let items = (self.items.len() as u64).saturating_mul(ITEM_BYTES);
+        items.saturating_add(self.client_tokens.saturating_mul(TOKEN_BYTES))
     }
 
     /// Estimated tokens of the entries as the client sent them.

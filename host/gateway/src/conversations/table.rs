@@ -17,17 +17,35 @@ use super::index::{self, ConversationIndex, IndexEntry};
 use super::matching::RequestMatch;
 use super::read_pool::ReadPool;
 use super::seeded_hash::{ConversationScope, RequestItems, SeededHash};
+use ctxhost_config::GatewaySettings;
 use ctxhost_session::SessionFolder;
 
 /// Files that are read to find the conversation of one request, best candidates first. More than a few share the
 /// same first items only if a user rewinds often or a program always starts with the same greeting.
 const MAX_READ: usize = 128;
 
+/// How much of the conversations is kept in memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CacheLimits {
+    /// `gateway.conversations`.
+    pub(crate) conversations: usize,
+    /// `gateway.max_conversations_bytes`.
+    pub(crate) bytes: u64,
+}
+
+impl CacheLimits {
+    /// The limits of the settings.
+    pub(crate) fn new(settings: &GatewaySettings) -> CacheLimits {
+        let conversations = settings.conversations.max(1);
+        CacheLimits { conversations, bytes: settings.max_conversations_bytes }
+    }
+}
+
 /// All conversations.
 #[derive(Debug)]
 pub(crate) struct ConversationTable {
     folder: PathBuf,
-    capacity: usize,
+    limits: CacheLimits,
     read_pool: ReadPool,
     table: Mutex<TableState>,
     counts: ConversationCounts,
@@ -39,6 +57,8 @@ pub(crate) struct ConversationTable {
 struct TableState {
     /// All in memory, by session id.
     conversations: HashMap<String, Arc<Conversation>>,
+    /// The sum of their sizes in memory.
+    memory_bytes: u64,
     keys: HashMap<SeededHash, KeyGroup>,
     evicted: HashMap<String, EvictedConversation>,
     /// The ids in `evicted`, the oldest first.
@@ -70,11 +90,24 @@ impl TableState {
             .or_default()
             .conversations
             .insert(0, conversation.clone());
-        self.conversations.insert(conversation.id().to_owned(), conversation);
+        self.insert(conversation);
+    }
+
+    fn insert(&mut self, conversation: Arc<Conversation>) {
+        self.conversations.insert(conversation.id().to_owned(), conversation.clone());
+        self.count_memory(&conversation, conversation.known_items().memory_bytes());
+    }
+
+    /// Counts the size of a conversation in the table anew.
+    fn count_memory(&mut self, conversation: &Conversation, bytes: u64) {
+        let before = conversation.memory_bytes.swap(bytes, Ordering::Relaxed);
+        self.memory_bytes = self.memory_bytes.saturating_sub(before).saturating_add(bytes);
     }
 
     fn remove(&mut self, conversation: &Arc<Conversation>) {
-        self.conversations.remove(conversation.id());
+        if self.conversations.remove(conversation.id()).is_some() {
+            self.count_memory(conversation, 0);
+        }
         for key in &conversation.state().keys {
             let Some(group) = self.keys.get_mut(key) else { continue };
             group.conversations.retain(|known| !Arc::ptr_eq(known, conversation));
@@ -98,11 +131,15 @@ impl TableState {
 }
 
 impl ConversationTable {
-    /// The conversations in a folder, of which about `capacity` are kept in memory.
-    pub(crate) fn new(folder: &Path, most: usize, counts: ConversationCounts) -> ConversationTable {
+    /// The conversations in a folder, of which about as many are kept in memory as the limits say.
+    pub(crate) fn new(
+        folder: &Path,
+        limits: CacheLimits,
+        counts: ConversationCounts,
+    ) -> ConversationTable {
         ConversationTable {
             folder: folder.to_owned(),
-            capacity: most.max(1),
+            limits,
             read_pool: ReadPool::default(),
             table: Mutex::default(),
             counts,
@@ -225,6 +262,16 @@ impl ConversationTable {
         self.update_gauge(&table);
     }
 
+    /// Counts what a conversation takes in memory after a request.
+    pub(crate) fn record_memory(&self, conversation: &Arc<Conversation>) {
+        let bytes = conversation.known_items().memory_bytes();
+        let mut table = self.table();
+        // It may have been removed meanwhile, and then nothing would subtract it.
+        if table.conversations.contains_key(conversation.id()) {
+            table.count_memory(conversation, bytes);
+        }
+    }
+
     /// Writes the index entry of a conversation, unless an equal one was written.
     pub(crate) fn index(&self, key: SeededHash, conversation: &Conversation) {
         let Some(entry) = self.new_entry(key, conversation) else { return };
@@ -335,12 +382,16 @@ impl ConversationTable {
             return;
         }
         group.index = Some(index);
+        let mut new = Vec::new();
         // Another request may have loaded the same key meanwhile.
         for conversation in others.into_iter().map(Arc::new) {
             if !table.conversations.contains_key(conversation.id()) {
                 group.conversations.push(conversation.clone());
-                table.conversations.insert(conversation.id().to_owned(), conversation);
+                new.push(conversation);
             }
+        }
+        for conversation in new {
+            table.insert(conversation);
         }
         self.update_gauge(table);
     }
@@ -388,9 +439,10 @@ impl ConversationTable {
         if !self.is_capacity_warned.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 active,
-                conversations = self.capacity,
-                "more conversations are active than fit into memory: set gateway.conversations to {active} or more, or \
-                 each of the others is reloaded from its file"
+                conversations = self.limits.conversations,
+                max_conversations_bytes = self.limits.bytes,
+                "more conversations are active than fit into memory: set gateway.conversations to {active} or more and \
+                 gateway.max_conversations_bytes to what they need, or each of the others is reloaded from its file"
             );
         }
     }

@@ -15,8 +15,8 @@ use super::messages::LocalResponse;
 use super::signed_summary::SummarySigner;
 use super::working_memory::WorkingMemory;
 use crate::conversations::{
-    ConversationCounts, ConversationScope, ConversationTable, RequestItems, SeededHash, is_named,
-    read_seed,
+    CacheLimits, ConversationCounts, ConversationScope, ConversationTable, RequestItems,
+    SeededHash, is_named, read_seed,
 };
 use crate::originals::OriginalStore;
 use ctxhost_agent::{Runtime, SessionId, TurnError};
@@ -77,7 +77,7 @@ impl Proxy {
         Arc::new(Proxy {
             runtime,
             config: config.clone(),
-            conversations: ConversationTable::new(&folder, settings.conversations, counts),
+            conversations: ConversationTable::new(&folder, CacheLimits::new(&settings), counts),
             settings,
             seed,
             originals: Arc::new(OriginalStore::open(state)),

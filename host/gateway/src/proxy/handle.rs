@@ -55,6 +55,15 @@ impl Proxy {
             Ok(body) if self.is_model_name_too_long(&request.endpoint.model(&body)) => {
                 return ProxyAction::pass_through(request);
             }
+            Ok(body) if body.items.len() > self.settings.max_messages => {
+                let (messages, most) = (body.items.len(), self.settings.max_messages);
+                tracing::warn!(
+                    messages,
+                    max_messages = most,
+                    "the request has {messages} messages, and gateway.max_messages is {most}: it is forwarded unshaped"
+                );
+                return ProxyAction::pass_through(request);
+            }
             Ok(body) if !body.items.is_empty() => body,
             // No messages: the provider has them (`previous_response_id`), and there is nothing to
             // shape.

@@ -75,6 +75,16 @@ impl Proxy {
         meta: &RequestMeta<'_>,
         request_items: &mut RequestItems<'_>,
     ) -> Result<IngestedRequest, IngestError> {
+        let ingested = self.append_request(meta, request_items).await?;
+        self.conversations.record_memory(&ingested.conversation);
+        Ok(ingested)
+    }
+
+    async fn append_request(
+        &self,
+        meta: &RequestMeta<'_>,
+        request_items: &mut RequestItems<'_>,
+    ) -> Result<IngestedRequest, IngestError> {
         // A conversation may be evicted or replaced between finding and locking it.
         for _ in 0..MAX_LOOKS {
             let now_ms = self.runtime.now_ms();

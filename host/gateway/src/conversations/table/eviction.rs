@@ -1,6 +1,7 @@
 //! Eviction: which conversations may leave memory, which must, and what is remembered of them.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::super::conversation::{Conversation, EvictedConversation, SessionLocation};
 use super::ConversationTable;
@@ -20,21 +21,25 @@ const MAX_REMEMBERED: usize = 16;
 impl ConversationTable {
     /// Whether a scan for conversations to evict is worth its cost.
     pub(crate) fn is_crowded(&self) -> bool {
-        self.table().conversations.len() > self.capacity + self.capacity / SLACK_SHARE
+        let (table, limits) = (self.table(), self.limits);
+        table.conversations.len() > limits.conversations + limits.conversations / SLACK_SHARE
+            || table.memory_bytes > limits.bytes
     }
 
     /// Whether the hard limit is exceeded.
     pub(crate) fn is_overcrowded(&self) -> bool {
-        self.table().conversations.len() > self.capacity.saturating_mul(MAX_OVER)
+        self.table().conversations.len() > self.limits.conversations.saturating_mul(MAX_OVER)
     }
 
     /// The conversations to evict, the oldest first, each with whether it exceeds the limit: those without a
-    /// request since `before_ms`, and as many as are too many. None has a request in flight, and those above
+    /// request since `before_ms`, and as many as are too many or take too much memory. None has a request in flight, and those above
     /// the limit have an answered last request.
     pub(crate) fn eviction_candidates(&self, before_ms: i64) -> Vec<(Arc<Conversation>, bool)> {
         let table = self.table();
-        let too_many = table.conversations.len().saturating_sub(self.capacity);
-        let is_overcrowded = table.conversations.len() > self.capacity.saturating_mul(MAX_OVER);
+        let limits = self.limits;
+        let too_many = table.conversations.len().saturating_sub(limits.conversations);
+        let is_overcrowded =
+            table.conversations.len() > limits.conversations.saturating_mul(MAX_OVER);
         let mut leaving = Vec::new();
         for conversation in
             table.conversations.values().filter(|conversation| !is_in_use(conversation, 0))
@@ -48,8 +53,17 @@ impl ConversationTable {
         leaving
             .sort_by_key(|(is_young, is_waiting, used_ms, _)| (*is_young, *is_waiting, *used_ms));
         let old = leaving.iter().take_while(|(is_young, ..)| !is_young).count();
-        let leaving = leaving.into_iter().take(too_many.max(old));
-        leaving.map(|(is_young, _, _, conversation)| (conversation, is_young)).collect()
+        let mut excess_bytes = table.memory_bytes.saturating_sub(limits.bytes);
+        let mut candidates = Vec::new();
+        for (at, (is_young, _, _, conversation)) in leaving.into_iter().enumerate() {
+            if at >= too_many.max(old) && excess_bytes == 0 {
+                break;
+            }
+            let bytes = conversation.memory_bytes.load(Ordering::Relaxed);
+            excess_bytes = excess_bytes.saturating_sub(bytes);
+            candidates.push((conversation, is_young));
+        }
+        candidates
     }
 
     /// All conversations without a file.
@@ -94,7 +108,7 @@ impl ConversationTable {
             table.remember(
                 conversation.id(),
                 evicted,
-                self.capacity.saturating_mul(MAX_REMEMBERED),
+                self.limits.conversations.saturating_mul(MAX_REMEMBERED),
             );
         }
         self.update_gauge(&table);

@@ -50,9 +50,13 @@ impl Gateway {
 
     /// A gateway that keeps at most this many conversations in memory.
     async fn small(folder: &Path, window_tokens: u64, conversations: usize) -> Gateway {
-        let config = format!(
-            "[models.m]\nwindow_tokens = {window_tokens}\n[gateway]\nconversations = {conversations}\n"
-        );
+        Gateway::with(folder, window_tokens, &format!("conversations = {conversations}")).await
+    }
+
+    /// A gateway with this line in its settings.
+    async fn with(folder: &Path, window_tokens: u64, settings: &str) -> Gateway {
+        let config =
+            format!("[models.m]\nwindow_tokens = {window_tokens}\n[gateway]\n{settings}\n");
         let config = Config::parse("c", &config).unwrap();
         let spec = EngineSpec::linked::<KeepAll>(json!({}));
         let builder =
@@ -470,4 +474,16 @@ proptest! {
         let all: BTreeSet<&String> = seen.values().flatten().collect();
         prop_assert_eq!(all.len(), seen.len(), "{:?}", seen);
     }
+}
+
+#[tokio::test]
+async fn a_request_of_too_many_messages_is_forwarded_and_not_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = Gateway::with(folder.path(), 100_000, "max_messages = 3").await;
+    let messages: Vec<Value> =
+        (0..4).map(|at| json!({ "role": "user", "content": format!("part {at}") })).collect();
+    assert!(gateway.ask(&messages[..3]).await.tokens.is_some());
+    let known = gateway.runtime.open_sessions();
+    assert_eq!(gateway.ask(&messages).await.tokens, None);
+    assert_eq!(gateway.runtime.open_sessions(), known);
 }
