@@ -309,10 +309,16 @@ fn sessions_of_a_database_are_found_once_and_their_ids_work() {
         let diff = run(home.path(), &["diff", id]);
         assert_eq!(diff.code, Some(0), "{id}: {}", diff.err);
         assert!(diff.out.contains(LOST), "{id}: {}", diff.out);
+        for arguments in [&["undo", id][..], &["compact", id], &["restore", id, "--turn", "1"]] {
+            let refused = run(home.path(), arguments);
+            assert_eq!(refused.code, Some(2), "{arguments:?}: {}", refused.err);
+            assert!(refused.err.contains("opencode recording"), "{arguments:?}: {}", refused.err);
+        }
     }
     for path in [folder.clone(), folder.join("opencode.db")] {
         let ran = run(home.path(), &["doctor", "--path", path.to_str().unwrap()]);
         assert!(ran.out.contains("ses_base12345678"), "{}", ran.out);
+        assert!(ran.out.contains("\n1. /"), "{}", ran.out);
     }
     assert_eq!(names(), before);
     let whole = run(home.path(), &["replay", folder.join("opencode.db").to_str().unwrap()]);
