@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use super::agent_folders::resolve_session;
 use super::chat::blob_dirs;
 use super::clock::now_ms;
 use super::error::CliError;
@@ -41,7 +42,7 @@ impl BranchArgs {
             (None, None, Some(number)) => ForkPoint::BeforeCompaction(number),
             _ => return Err(CliError::user("give only one of --at, --turn and @N")),
         };
-        let original = &self.session.path;
+        let original = &resolve_session(&self.session.path)?;
         let session = Session::read(original)?;
         // Absolute, since the fork may be moved or opened from another folder.
         let parent = std::path::absolute(original)?.display().to_string();

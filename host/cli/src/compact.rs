@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use super::agent_folders::resolve_session;
 use super::chat::blob_dirs;
 use super::clock::now_ms;
 use super::engine_open::registry_error;
@@ -87,11 +88,12 @@ impl CompactArgs {
 
     /// Opens the session; a dry run uses a copy in memory.
     fn open(&self) -> Result<Session, CliError> {
+        let file = resolve_session(&self.file)?;
         if !self.dry_run {
-            return Ok(Session::open(&self.file)?);
+            return Ok(Session::open(&file)?);
         }
         // In memory, so that a dry run also works on a session that is open in a chat.
-        Ok(Session::read(&self.file)?.into_memory())
+        Ok(Session::read(&file)?.into_memory())
     }
 
     fn describe_outcome(&self, outcome: &CompactionOutcome) -> String {

@@ -180,6 +180,8 @@ impl From<SessionError> for CliError {
     fn from(error: SessionError) -> Self {
         let hint = match &error {
             SessionError::Header { name, .. } => recording_hint(Path::new(name)),
+            // A session in the database of opencode is no file.
+            SessionError::Io { path, .. } => recording_hint(path),
             _ => None,
         };
         let error = CliError::user(error.to_string());

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use super::agent_folders::resolve_session;
 use super::clock::now_ms;
 use super::error::CliError;
 use super::output::Output;
@@ -17,7 +18,7 @@ use ctxhost_session::Session;
 /// Entries that are still in the context are skipped. `ctxhost sessions show` numbers the turns.
 #[derive(Debug, clap::Args)]
 pub(super) struct RestoreArgs {
-    /// Session file.
+    /// Session file, or an id that `ctxhost doctor` prints.
     session: PathBuf,
     /// Turns, such as 3 or 3..5. Results longer than 2,000 characters are truncated.
     #[arg(long, value_name = "A..B", required_unless_present = "entry", conflicts_with = "entry")]
@@ -33,6 +34,7 @@ pub(super) struct RestoreArgs {
 impl RestoreArgs {
     pub(super) fn run(self, output: &mut Output) -> Result<ExitCode, CliError> {
         let shown_as = shell_quote(&self.session);
+        let path = resolve_session(&self.session)?;
         let wanted = match (self.turn, self.entry) {
             (Some(range), _) => RestoreRequest::Turns(range),
             (None, Some(id)) => RestoreRequest::Entry(id),
@@ -42,7 +44,7 @@ impl RestoreArgs {
         };
         if self.dry_run {
             // Read without a lock, so that a dry run works while a chat has the session open.
-            let found = build_restoration(&Session::read(&self.session)?, &wanted, &shown_as)?;
+            let found = build_restoration(&Session::read(&path)?, &wanted, &shown_as)?;
             output.print(&format!(
                 "dry run - nothing written\n{}\n{}\n",
                 describe_restoration(&found, "would restore"),
@@ -50,7 +52,7 @@ impl RestoreArgs {
             ))?;
             return Ok(ExitCode::SUCCESS);
         }
-        let mut session = Session::open(&self.session)?;
+        let mut session = Session::open(&path)?;
         let found = build_restoration(&session, &wanted, &shown_as)?;
         session.append_at(found.to_body()?, now_ms())?;
         output.print(&format!("{}\n", describe_restoration(&found, "restored")))?;

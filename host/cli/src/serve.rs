@@ -121,9 +121,10 @@ fn greeting(gateway: &Gateway, needs_token: bool) -> String {
     let url = gateway.url();
     let engine = gateway.runtime().engine();
     let link = gateway.dashboard_link();
+    let reach = if gateway.address().ip().is_unspecified() { "  on all addresses" } else { "" };
     let token = if needs_token { "  token required" } else { "" };
     format!(
-        "ctxhost: listening {url}  engine {engine}{token}\n  \
+        "ctxhost: listening {url}{reach}  engine {engine}{token}\n  \
          ANTHROPIC_BASE_URL={url}  OPENAI_BASE_URL={url}/v1  GOOGLE_GEMINI_BASE_URL={url}\n  \
          dashboard {url}{link}  (works once; `ctxhost ui` prints another)"
     )

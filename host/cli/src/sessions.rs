@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use ctxhost_engine_api::Role;
 
+use super::agent_folders::resolve_session;
 use super::chat::{session_folder, session_id_arg, sessions_root};
 use super::error::CliError;
 use super::output::Output;
@@ -56,9 +57,11 @@ impl SessionsCommand {
             }
             (SessionsCommand::Show { session }, Some(store)) => match session_id_arg(&session) {
                 Some(id) => show(&store.read(id)?),
-                None => show(&Session::read(&session)?),
+                None => show(&Session::read(&resolve_session(&session)?)?),
             },
-            (SessionsCommand::Show { session }, None) => show(&Session::read(&session)?),
+            (SessionsCommand::Show { session }, None) => {
+                show(&Session::read(&resolve_session(&session)?)?)
+            }
             (SessionsCommand::Du(usage), _) => return usage.run(output),
         };
         output.print(&text)?;

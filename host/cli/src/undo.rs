@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use super::agent_folders::resolve_session;
 use super::error::CliError;
 use super::output::Output;
 use super::render::format::format_count;
@@ -39,7 +40,7 @@ impl UndoArgs {
             }
             (number, of_session) => number.or(of_session),
         };
-        let mut session = Session::open(&self.session.path)?;
+        let mut session = Session::open(&resolve_session(&self.session.path)?)?;
         let undone = history::undo_compaction(&mut session, number)?;
         output.print(&describe_undo(&undone))?;
         Ok(ExitCode::SUCCESS)

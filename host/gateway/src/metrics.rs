@@ -55,6 +55,8 @@ pub struct GatewayTotals {
     pub compactions: u64,
     /// Requests that the configured engine did not shape.
     pub fallbacks: u64,
+    /// Requests that no engine could shape.
+    pub unshaped: u64,
     /// Estimated tokens that were not sent: full conversation minus prompt, over all requests.
     pub saved_tokens: u64,
     /// Estimated tokens of the conversations that were sent.
@@ -83,6 +85,7 @@ struct AtomicTotals {
     requests: AtomicU64,
     compactions: AtomicU64,
     fallbacks: AtomicU64,
+    unshaped: AtomicU64,
     saved_tokens: AtomicU64,
     sent_tokens: AtomicU64,
     usage: Mutex<UsageTotals>,
@@ -253,6 +256,9 @@ impl Metrics {
     /// Records a request that no engine shaped: `failed`, or `unparsed` if its body could not be parsed.
     pub fn record_unshaped(&self, reason: &'static str) {
         self.families.unshaped.get_or_create(&ReasonLabels { reason }).inc();
+        if reason == "failed" {
+            self.totals.unshaped.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// Records the start of a request.
@@ -303,6 +309,7 @@ impl Metrics {
             requests: read(&self.totals.requests),
             compactions: read(&self.totals.compactions),
             fallbacks: read(&self.totals.fallbacks),
+            unshaped: read(&self.totals.unshaped),
             saved_tokens: read(&self.totals.saved_tokens),
             sent_tokens: read(&self.totals.sent_tokens),
             usage: *self.totals.usage.lock().unwrap_or_else(PoisonError::into_inner),

@@ -2,7 +2,7 @@
 
 use futures_util::future::BoxFuture;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -140,7 +140,7 @@ impl Gateway {
         self.address
     }
 
-    /// The base URL: `http://127.0.0.1:8787`.
+    /// The base URL for programs on this machine: `http://127.0.0.1:8787`.
     pub fn url(&self) -> String {
         base_url(self.acceptor.is_some(), self.address)
     }
@@ -447,8 +447,14 @@ fn denied_response(request: &Request, denied: AccessDenied) -> Response<axum::bo
     error_response(dialect, denied.status, &denied.message)
 }
 
-fn base_url(is_tls: bool, address: SocketAddr) -> String {
+fn base_url(is_tls: bool, mut address: SocketAddr) -> String {
     let scheme = if is_tls { "https" } else { "http" };
+    // Clients need one of the addresses.
+    match address.ip() {
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED) => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => address.set_ip(Ipv6Addr::LOCALHOST.into()),
+        _ => {}
+    }
     format!("{scheme}://{address}")
 }
 

@@ -179,10 +179,18 @@ fn excerpt(entry: &Entry<'_>) -> String {
     let text = retention::redact(entry.text());
     let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
     if !line.is_empty() {
-        return line.trim().chars().take(EXCERPT_CHARS).collect();
+        return shorten(line.trim());
     }
     let calls = entry.tool_calls();
     let calls = calls.iter().map(|call| format!("{} {}", call.name, call.arguments));
     let calls = calls.collect::<Vec<_>>().join(", ");
-    retention::redact(&calls).chars().take(EXCERPT_CHARS).collect()
+    shorten(&retention::redact(&calls))
+}
+
+fn shorten(text: &str) -> String {
+    let mut short: String = text.chars().take(EXCERPT_CHARS).collect();
+    if short.len() < text.len() {
+        short.push('…');
+    }
+    short
 }

@@ -94,10 +94,8 @@ fn gemini() -> String {
     ])
 }
 
-/// opencode: one file for the session, each message and each part.
-fn opencode(storage: &Path) {
-    let session = json!({ "id": "ses_open12345678", "projectID": "p", "directory": "/srv/shop" });
-    write(&storage.join("session/p/ses_open12345678.json"), &session.to_string());
+/// The messages of opencode, each with its part.
+fn opencode_messages() -> Vec<(&'static str, Value, Value)> {
     let messages = [
         ("msg_1", "user", json!({ "type": "text", "text": LOST })),
         ("msg_2", "assistant", json!({ "type": "text", "text": answer() })),
@@ -105,15 +103,56 @@ fn opencode(storage: &Path) {
         ("msg_4", "user", json!({ "type": "compaction", "auto": true, "tail_start_id": "msg_3" })),
         ("msg_5", "assistant", json!({ "type": "text", "text": "So far." })),
     ];
-    for (number, (id, role, part)) in messages.into_iter().enumerate() {
+    let numbered = messages.into_iter().enumerate();
+    let message = |(number, (id, role, part)): (usize, (&'static str, &str, Value))| {
         let mut info = json!({ "id": id, "role": role, "time": { "created": 1_767_276_000_000_i64 + number as i64 } });
         if id == "msg_5" {
             info["summary"] = true.into();
             info["parentID"] = "msg_4".into();
         }
+        (id, info, part)
+    };
+    numbered.map(message).collect()
+}
+
+/// opencode before 1.2: one file for the session, each message and each part.
+fn opencode(storage: &Path) {
+    let session = json!({ "id": "ses_open12345678", "projectID": "p", "directory": "/srv/shop" });
+    write(&storage.join("session/p/ses_open12345678.json"), &session.to_string());
+    for (id, info, part) in opencode_messages() {
         write(&storage.join(format!("message/ses_open12345678/{id}.json")), &info.to_string());
         write(&storage.join(format!("part/{id}/prt_1.json")), &part.to_string());
     }
+}
+
+/// opencode since: a database, whose log is left behind. It holds the session of the files and a further one.
+fn opencode_database(path: &Path) -> rusqlite::Connection {
+    let database = rusqlite::Connection::open(path).unwrap();
+    database.pragma_update(None, "journal_mode", "wal").unwrap();
+    let tables = "
+        CREATE TABLE session (id text PRIMARY KEY, directory text, version text, revert text, time_updated integer);
+        CREATE TABLE message (id text PRIMARY KEY, session_id text, time_created integer, data text);
+        CREATE TABLE part (id text PRIMARY KEY, message_id text, session_id text, data text);";
+    database.execute_batch(tables).unwrap();
+    for session in ["ses_open12345678", "ses_base12345678"] {
+        let row = "INSERT INTO session VALUES (?1, '/srv/shop', '1.18.33', NULL, 1767300000000)";
+        database.execute(row, [session]).unwrap();
+        for (id, mut info, part) in opencode_messages() {
+            // Ids are columns, and not in the data.
+            info.as_object_mut().unwrap().remove("id");
+            if info["parentID"].is_string() {
+                info["parentID"] = format!("{session}_msg_4").into();
+            }
+            let part = part.to_string().replace("msg_3", &format!("{session}_msg_3"));
+            let created = info["time"]["created"].to_string();
+            let id = format!("{session}_{id}");
+            let row = "INSERT INTO message VALUES (?1, ?2, ?3, ?4)";
+            database.execute(row, [&id, session, &created, &info.to_string()]).unwrap();
+            let row = "INSERT INTO part VALUES (?1, ?2, ?3, ?4)";
+            database.execute(row, [&format!("{id}_prt"), &id, session, &part]).unwrap();
+        }
+    }
+    database
 }
 
 fn write(path: &Path, text: &str) {
@@ -244,6 +283,57 @@ fn the_printed_id_works_in_other_commands() {
     let unknown = run(home.path(), &["diff", "deadbeef"]);
     assert_eq!(unknown.code, Some(2));
     assert!(unknown.err.contains("ctxhost doctor"), "{}", unknown.err);
+}
+
+#[test]
+fn sessions_of_a_database_are_found_once_and_their_ids_work() {
+    let home = home();
+    let folder = home.path().join(".local/share/opencode");
+    let _open = opencode_database(&folder.join("opencode.db"));
+    let names = || {
+        let entries = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut names: Vec<_> = entries.collect();
+        names.sort();
+        names
+    };
+    let before = names();
+    let ran = run(home.path(), &["doctor", "--yes", "--json"]);
+    let report: Value = serde_json::from_str(&ran.out).unwrap();
+    let of_opencode = |session: &&Value| session["agent"] == "opencode";
+    let compacted = report["compacted"].as_array().unwrap().iter();
+    let mut ids: Vec<&str> =
+        compacted.filter(of_opencode).map(|session| session["name"].as_str().unwrap()).collect();
+    ids.sort_unstable();
+    assert_eq!(ids, ["e12345678", "n12345678"]);
+    for id in ids {
+        let diff = run(home.path(), &["diff", id]);
+        assert_eq!(diff.code, Some(0), "{id}: {}", diff.err);
+        assert!(diff.out.contains(LOST), "{id}: {}", diff.out);
+        for arguments in [&["undo", id][..], &["compact", id], &["restore", id, "--turn", "1"]] {
+            let refused = run(home.path(), arguments);
+            assert_eq!(refused.code, Some(2), "{arguments:?}: {}", refused.err);
+            assert!(refused.err.contains("opencode recording"), "{arguments:?}: {}", refused.err);
+        }
+    }
+    for path in [folder.clone(), folder.join("opencode.db")] {
+        let ran = run(home.path(), &["doctor", "--path", path.to_str().unwrap()]);
+        assert!(ran.out.contains("ses_base12345678"), "{}", ran.out);
+        assert!(ran.out.contains("\n1. /"), "{}", ran.out);
+    }
+    assert_eq!(names(), before);
+    let whole = run(home.path(), &["replay", folder.join("opencode.db").to_str().unwrap()]);
+    assert_eq!(whole.code, Some(2));
+    assert!(whole.err.contains("a database of 2 sessions; the newest is "), "{}", whole.err);
+}
+
+#[test]
+fn a_database_that_cannot_be_read_is_named_with_the_reason() {
+    let home = home();
+    write(&home.path().join(".local/share/opencode/opencode.db"), "no database");
+    let ran = run(home.path(), &["doctor", "--yes"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    let words = ran.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("opencode.db: file is not a database (`opencode export ID`"), "{words}");
 }
 
 #[test]

@@ -58,8 +58,8 @@ async fn where_others_can_reach_it_its_counts_ask_for_the_token_too() {
         ..given
     })
     .await;
-    let url = gate.url.replace("0.0.0.0", "127.0.0.1");
-    let ask = |path: &str| client().get(format!("{url}{path}"));
+    assert!(gate.url.starts_with("http://127.0.0.1:"), "{}", gate.url);
+    let ask = |path: &str| client().get(gate.at(path));
     assert_eq!(ask("/metrics").send().await.unwrap().status(), 401);
     assert_eq!(ask("/healthz").send().await.unwrap().status(), 200);
     let shown = ask("/metrics").header("authorization", "Bearer the gateway's own");

@@ -9,15 +9,14 @@ use ctxhost_engine_api::{Action, Entry, Message, PlanNote, Transcript};
 use super::identifiers::IdentifierMeter;
 use super::prefix::PrefixMeter;
 use super::report::{
-    CompactionRow, CurvePoint, DroppedRow, EngineRun, ReplayTotals, ReplayedEngine, TurnRow,
+    CompactionRow, CurvePoint, DroppedRow, EXCERPT_CHARS, EngineRun, ReplayTotals, ReplayedEngine,
+    TurnRow,
 };
 use ctxhost_context::{CompactionOutcome, CompactionVerdict, EMERGENCY_TRIM, Prompt};
 use ctxhost_invariants::InvariantVerifier;
 
 /// Characters of a summary in a report.
 const SUMMARY_CHARS: usize = 400;
-/// Characters of an entry in a report.
-const EXCERPT_CHARS: usize = 80;
 
 /// Collects the measurements of one run.
 #[derive(Default)]

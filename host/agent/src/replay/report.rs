@@ -6,6 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use ctxhost_retention::Shares;
 
+/// Characters of a message or an entry in a report. A text of this length was cut.
+pub const EXCERPT_CHARS: usize = 80;
+
 /// A session replayed through one or more engines.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ReplayReport {
@@ -92,7 +95,7 @@ pub struct TurnRow {
     pub turn: u64,
     /// Requests of the turn.
     pub requests: u64,
-    /// The first line of the user's message, up to 80 characters.
+    /// The first line of the user's message, up to [`EXCERPT_CHARS`].
     pub prompt: String,
     /// The largest request.
     pub peak_tokens: u64,

@@ -37,7 +37,7 @@ impl Permission {
         let counted: Vec<(String, usize)> = folders
             .iter()
             .map(|folder| (short_path(&folder.path), folder.list().len()))
-            .filter(|(_, files)| *files > 0)
+            .filter(|(_, sessions)| *sessions > 0)
             .collect();
         // There is nothing to ask about; the report says where it looked.
         if counted.is_empty() {
@@ -52,12 +52,12 @@ impl Permission {
     }
 }
 
-/// The question about folders and their numbers of files.
+/// The question about folders and their numbers of sessions.
 fn question(counted: &[(String, usize)]) -> String {
     let width = counted.iter().map(|(path, _)| path.chars().count()).max().unwrap_or_default();
-    let rows = counted.iter().map(|(path, files)| {
-        let files = format_count(*files as u64, "file");
-        format!("  {path:<width$}  {files}\n")
+    let rows = counted.iter().map(|(path, sessions)| {
+        let sessions = format_count(*sessions as u64, "session");
+        format!("  {path:<width$}  {sessions}\n")
     });
     let rows: String = rows.collect();
     format!(
@@ -80,12 +80,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_question_names_folders_and_files() {
+    fn the_question_names_folders_and_sessions() {
         let counted = [("~/.claude/projects".to_owned(), 41), ("~/.codex/sessions".to_owned(), 1)];
         insta::assert_snapshot!(question(&counted), @r"
         ctxhost doctor reads sessions outside the current folder:
-          ~/.claude/projects  41 files
-          ~/.codex/sessions   1 file
+          ~/.claude/projects  41 sessions
+          ~/.codex/sessions   1 session
         It changes nothing and sends nothing. Read them? [y/N] 
         ");
     }

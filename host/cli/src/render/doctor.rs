@@ -77,7 +77,8 @@ fn render_session(
     let title = format!("{number}. {name} ({})", facts.join(", "));
     let mut text = wrap(&title, "   ");
     if let Some((first, rest)) = text.split_once(char::is_whitespace) {
-        text = format!("{} {rest}", style.paint(Tone::Strong, first));
+        // A name that is longer than a line is wrapped right after the number.
+        text = format!("{} {}", style.paint(Tone::Strong, first), rest.trim_start());
     }
     text += &wrap(&format!("   {}", describe_loss(loss)), "   ");
     text += &quoted(loss);

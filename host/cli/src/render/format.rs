@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use ctxhost_agent::replay::report::EXCERPT_CHARS;
 pub(crate) use ctxhost_engine::group_thousands as group_digits;
 
 /// Shown for a missing value.
@@ -78,6 +79,15 @@ pub(crate) fn one_line(text: &str) -> String {
         other => other,
     };
     text.trim().chars().map(visible).collect()
+}
+
+/// An excerpt of a replay on one line, with a mark where it was cut.
+pub(super) fn format_excerpt(excerpt: &str) -> String {
+    let mut text = one_line(excerpt);
+    if excerpt.chars().count() == EXCERPT_CHARS {
+        text.push('…');
+    }
+    text
 }
 
 #[cfg(test)]

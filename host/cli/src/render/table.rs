@@ -4,7 +4,8 @@ use ctxhost_agent::replay::report::{CompactionRow, EngineRun, ReplayReport, Turn
 use ctxhost_engine::format_engine;
 
 use super::format::{
-    DASH, format_count, format_layers, format_ms, format_percent, group_digits, one_line, or_dash,
+    DASH, format_count, format_excerpt, format_layers, format_ms, format_percent, group_digits,
+    one_line, or_dash,
 };
 use super::grid::{Grid, GridColumn};
 use super::retention;
@@ -140,7 +141,7 @@ fn turns(run: &EngineRun, style: TextStyle) -> String {
         cells.push(or_dash(one_line(&turn.shaped_by.join(", "))));
         cells.push(format_ms(turn.engine_us));
         cells.extend(is_troubled.then(|| or_dash(problem_summary(turn))));
-        cells.push(one_line(&turn.prompt));
+        cells.push(format_excerpt(&turn.prompt));
         grid.row(cells, tone(turn.violations, turn.fallbacks + turn.repairs));
     }
     grid.render(style)

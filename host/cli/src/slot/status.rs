@@ -6,6 +6,7 @@ use crate::duration::format_duration;
 use crate::engines::{EffectiveEngine, chain_unavailable_reason};
 use crate::error::CliError;
 use crate::output::Output;
+use crate::render::format::DASH;
 use crate::render::grid::{Grid, GridColumn};
 use crate::render::style::Tone;
 use ctxhost_agent::canary::guard::{CanaryGuard, GuardVerdict};
@@ -134,7 +135,7 @@ fn judge_guard(guard: &CanaryGuard, figures: &MetricTotals, least_requests: u64)
 }
 
 fn metric_cell(figures: &MetricTotals, metric: MetricName) -> String {
-    figures.value(metric).map_or_else(|| "-".to_owned(), format_metric)
+    figures.value(metric).map_or_else(|| DASH.to_owned(), format_metric)
 }
 
 fn time_left(canary: &Canary, now_ms: i64) -> String {

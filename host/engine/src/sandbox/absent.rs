@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use ctxhost_engine_api::border::{EngineCall, EngineReply};
+use ctxhost_engine_api::border::EngineCall;
 use ctxhost_engine_api::*;
 
 use super::error::SandboxError;
-use super::info::SandboxInfo;
+use crate::backend::{EngineBackend, ReplyFuture};
 use crate::calls::{CallGuard, CallTable};
 use crate::environment::EngineEnvironment;
 use crate::error::EngineOpenError;
@@ -30,26 +30,19 @@ impl SandboxSupervisor {
         let source = SandboxError::Absent { system: std::env::consts::OS };
         Err(EngineOpenError::Sandbox { id: spec.id.clone(), source })
     }
+}
 
-    #[allow(clippy::unused_async)]
-    pub(crate) async fn call(
-        &self,
-        _guard: &CallGuard,
+impl EngineBackend for SandboxSupervisor {
+    fn call<'a>(
+        &'a self,
+        _guard: &'a CallGuard,
         _view: Transcript,
         _call: EngineCall,
-    ) -> Result<EngineReply> {
+    ) -> ReplyFuture<'a> {
         match *self {}
     }
 
-    pub(crate) fn info(&self) -> SandboxInfo {
-        match *self {}
-    }
-
-    pub(crate) fn can_restart(&self) -> bool {
-        match *self {}
-    }
-
-    pub(crate) fn close(&self) {
+    fn revoke(&self) {
         match *self {}
     }
 }

@@ -11,7 +11,8 @@ const WINDOW_CHANGE = 1.25;
 
 const at = (id) => document.getElementById(id);
 const number = (n) => n.toLocaleString("en");
-const percent = (part, whole) => `${Math.round((100 * part) / Math.max(1, whole))} %`;
+const percent = (part, whole) => `${Math.round((100 * part) / Math.max(1, whole))}%`;
+const count = (n, noun) => `${number(n)} ${noun}${n === 1 ? "" : "s"}`;
 const time = (ms) => new Date(ms).toLocaleTimeString();
 
 function element(name, className, text) {
@@ -43,7 +44,8 @@ function facts(live) {
   const last = live.curve.at(-1);
   fact("model", live.model);
   fact("engine", live.fallback ? `${live.engine} (fallback: ${live.fallback})` : live.engine);
-  fact("requests", number(live.requests));
+  fact("requests", number(live.requests + live.unshaped));
+  if (live.unshaped > 0) fact("unshaped", `${number(live.unshaped)}, for reasons in the gateway's log`);
   if (last) {
     fact("budget used", `${percent(last.tokens, last.budget_tokens)}, ${number(last.tokens)} of ${number(last.budget_tokens)} tokens`);
   }
@@ -107,8 +109,8 @@ function curve(live) {
 
 function legend() {
   const words = element("p", "legend");
-  words.append("Estimated tokens: ", element("b", "sent", "sent"), ", ", element("b", "live", "whole conversation"), ", ",
-    element("b", "budget", "budget"), ". Vertical lines: compactions, and dashed: failures.");
+  words.append("Estimated tokens: ", element("b", "sent", "sent"), ", ", element("b", "live", "before the engine"), ", ",
+    element("b", "budget", "budget"), ". Vertical lines are compactions, dashed ones failures.");
   return words;
 }
 
@@ -209,7 +211,8 @@ function showTotals(totals) {
   const isBilled = usage.responses > 0;
   const rows = [
     ["Requests", number(totals.requests),
-      `${number(totals.compactions)} compactions, ${number(totals.fallbacks)} fallbacks`],
+      `${count(totals.compactions, "compaction")}, ${count(totals.fallbacks, "fallback")}`
+        + (totals.unshaped > 0 ? `, ${number(totals.unshaped)} unshaped` : "")],
     ["Not sent, thanks to shaping", `${number(totals.saved_tokens)} tokens`,
       full > 0 ? `${percent(totals.saved_tokens, full)} of the full histories, ${number(full)} tokens (estimated)` : ""],
     ["Billed, as providers counted", isBilled ? `${number(prompt)} prompt tokens` : "not known",

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use serde::Serialize;
 
 use crate::metrics::GatewayTotals;
-use crate::proxy::ConversationLabel;
+use crate::proxy::ShapingReport;
 use ctxhost_agent::SlotStatus;
 use ctxhost_agent::event::{EventKind, RuntimeEvent};
 use ctxhost_config::TelemetrySettings;
@@ -64,8 +64,10 @@ pub struct ConversationStats {
     pub engine: String,
     /// Why that is not the configured one.
     pub fallback: Option<String>,
-    /// The number of requests.
+    /// The number of requests that an engine shaped.
     pub requests: u64,
+    /// The number of requests that no engine could shape.
+    pub unshaped: u64,
     /// The number of applied compactions.
     pub compactions: u64,
     /// Estimated tokens removed by compactions.
@@ -154,17 +156,13 @@ impl LiveStats {
     }
 
     /// Records a request of a session.
-    pub fn record_request(
-        &self,
-        session: &str,
-        dialect: &'static str,
-        label: &ConversationLabel,
-        now_ms: u64,
-    ) {
+    pub fn record_request(&self, dialect: &'static str, report: &ShapingReport, now_ms: u64) {
         let mut recorded = self.lock();
-        let Some(live) = self.session(&mut recorded, session, now_ms) else { return };
+        let Some(live) = self.session(&mut recorded, &report.session, now_ms) else { return };
         live.dialect = dialect;
-        // A request that no engine shaped has no label.
+        live.unshaped += u64::from(report.is_unshaped());
+        let label = &report.label;
+        // A rejected request has no label.
         if label.client.is_empty() && label.title.is_empty() {
             return;
         }

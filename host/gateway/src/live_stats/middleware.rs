@@ -59,7 +59,7 @@ impl StatsLayer {
         let response = next.run(request).instrument(span).await;
         measurement.record_head(&response);
         if let Some(report) = response.extensions().get::<ShapingReport>() {
-            self.live.record_request(&report.session, dialect, &report.label, now_ms());
+            self.live.record_request(dialect, report, now_ms());
         }
         // A body that is empty from the start is never polled.
         measurement.is_complete = response.body().is_end_stream();

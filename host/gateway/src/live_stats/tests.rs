@@ -123,12 +123,15 @@ fn a_title_needs_log_content_and_a_client_does_not() {
         let stats = stats(&settings);
         let [title, client, folder] = ["the launch code", "Codex", "harbour"].map(String::from);
         let label = ConversationLabel { title, client, folder };
-        stats.live.record_request("s1", "openai-responses", &label, 1);
-        // A request that no engine shaped has no label, and the conversation keeps its own.
-        stats.live.record_request("s1", "openai-responses", &ConversationLabel::default(), 2);
+        let shaped =
+            ShapingReport { session: "s1".into(), label: label.into(), ..ShapingReport::default() };
+        stats.live.record_request("openai-responses", &shaped, 1);
+        // A rejected request has no label, and the conversation keeps its own.
+        stats.live.record_request("openai-responses", &ShapingReport::unshaped("failed", "s1"), 2);
         let live = recorded(&stats).sessions[0].clone();
         assert_eq!((live.client.as_str(), live.folder.as_str()), ("Codex", "harbour"));
         assert_eq!(live.title, if log_content { "the launch code" } else { "" });
+        assert_eq!(live.unshaped, 1);
     }
 }
 

@@ -227,7 +227,10 @@ impl Proxy {
         let shaped = ShapedRequest {
             body: proxy_request.client_request.body.clone(),
             lowered: None,
-            report: ShapingReport::unshaped("failed", session),
+            report: ShapingReport {
+                label: ingested.conversation.label.get().cloned().unwrap_or_default(),
+                ..ShapingReport::unshaped("failed", session)
+            },
             tokens: ingested.conversation.state().known.client_tokens(),
         };
         shaped.forward(proxy_request)

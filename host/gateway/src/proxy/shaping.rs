@@ -71,18 +71,26 @@ impl Proxy {
         parsed: ParsedRequest<'_>,
         request: &ProxyRequest,
     ) -> Result<ShapedRequest, TurnError> {
+        let headers = &request.client_request.headers;
+        // Read first: a request that no engine can shape has a label too.
+        let read_label = || {
+            Arc::new(ConversationLabel::read(
+                headers,
+                parsed.json,
+                &ingested.guard.context().view(),
+            ))
+        };
+        let label = ingested.conversation.label.get_or_init(read_label).clone();
         let prompt = ingested.guard.prepare(&request.target).await?;
         let is_unchanged = record_shaping(&ingested.conversation, &prompt);
         let (view, enforced) = (&prompt.view, &prompt.checked);
-        let headers = &request.client_request.headers;
-        let read_label = || Arc::new(ConversationLabel::read(headers, parsed.json, view));
         let report = ShapingReport {
             engine: prompt.engine.clone(),
             tokens: Some(enforced.tokens),
             before_tokens: Some(ingested.conversation.state().known.client_tokens()),
             compaction: compaction_label(&prompt.compactions, ingested.client_compacts),
             session: ingested.session.clone(),
-            label: ingested.conversation.label.get_or_init(read_label).clone(),
+            label,
             max_tokens: None,
         };
         if is_unchanged {

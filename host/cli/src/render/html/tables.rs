@@ -3,7 +3,7 @@
 use ctxhost_agent::replay::report::{CompactionRow, DroppedRow, EngineRun, TurnRow};
 
 use super::super::format::{
-    format_count, format_layers, format_ms, format_percent, group_digits, one_line,
+    format_count, format_excerpt, format_layers, format_ms, format_percent, group_digits, one_line,
 };
 use super::super::retention;
 use super::curve::run_class;
@@ -136,7 +136,7 @@ fn dropped_row(page: &mut HtmlWriter, index: usize, run: &EngineRun, row: &Dropp
     number(page, row.after_tokens);
     // `dir=auto`: prompts may be in a right-to-left script.
     page.raw("<td class=\"wide quiet\" dir=\"auto\">")
-        .text(one_line(&row.excerpt))
+        .text(format_excerpt(&row.excerpt))
         .raw("</td></tr>\n");
 }
 
@@ -188,7 +188,7 @@ fn turn(page: &mut HtmlWriter, row: &TurnRow) {
     word(page, &row.shaped_by.join(", "));
     [row.fallbacks, row.repairs, row.violations].into_iter().for_each(|value| number(page, value));
     page.raw("<td class=\"wide quiet\" dir=\"auto\">")
-        .text(one_line(&row.prompt))
+        .text(format_excerpt(&row.prompt))
         .raw("</td></tr>\n");
 }
 
