@@ -38,6 +38,9 @@ use ctxhost_engine::{
 };
 use ctxhost_invariants::InvariantSettings;
 
+/// Sessions that shadows track. At the limit all are dropped, and each is bootstrapped again.
+const MAX_SESSIONS: usize = 256;
+
 /// The folder and namespace of shadow stores, below those of serving engines.
 const NAMESPACE: &str = "shadow";
 
@@ -80,7 +83,12 @@ impl ShadowEngines {
         let runners: Vec<ShadowRunner> = chains.iter().map(open_runner).collect();
         let (jobs, receiver) = mpsc::unbounded_channel();
         let pending = Arc::new(PendingSessions::default());
-        let worker = ShadowWorker { runners, log, pending: pending.clone() };
+        let worker = ShadowWorker {
+            runners,
+            log,
+            pending: pending.clone(),
+            epochs: SessionEpochs::default(),
+        };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         std::thread::Builder::new()
             .name("shadows".into())
@@ -202,19 +210,34 @@ impl PendingSessions {
     }
 }
 
+/// The last epoch of each session.
+#[derive(Default)]
+struct SessionEpochs(HashMap<String, u64>);
+
+impl SessionEpochs {
+    /// Records the epoch of a session; returns the one before, if that is known.
+    fn replace(&mut self, session: &str, epoch: u64) -> Option<u64> {
+        // Of a dropped session the request itself says whether it has compacted.
+        if self.0.len() >= MAX_SESSIONS && !self.0.contains_key(session) {
+            self.0.clear();
+        }
+        self.0.insert(session.to_owned(), epoch)
+    }
+}
+
 /// The thread of the shadow engines.
 struct ShadowWorker {
     runners: Vec<ShadowRunner>,
     log: ShadowLog,
     pending: Arc<PendingSessions>,
+    epochs: SessionEpochs,
 }
 
 impl ShadowWorker {
     async fn run(mut self, mut jobs: mpsc::UnboundedReceiver<ShadowJob>) {
-        let mut epochs = HashMap::new();
         while let Some(job) = jobs.recv().await {
             match job {
-                ShadowJob::Assemble(request) => self.assemble(&request, &mut epochs).await,
+                ShadowJob::Assemble(request) => self.assemble(&request).await,
                 ShadowJob::Flush(done) => _ = done.send(()),
                 ShadowJob::Dispose(done) => {
                     for runner in &self.runners {
@@ -228,12 +251,12 @@ impl ShadowWorker {
         }
     }
 
-    async fn assemble(&mut self, request: &ShadowRequest, epochs: &mut HashMap<String, u64>) {
+    async fn assemble(&mut self, request: &ShadowRequest) {
         let session = &request.request.session.id;
         let skipped = self.pending.release(session);
         // A new epoch also shows a compaction between two turns.
         let epoch = request.view.epoch();
-        let before = epochs.insert(session.clone(), epoch);
+        let before = self.epochs.replace(session, epoch);
         let has_compacted = before.map_or(request.has_compacted, |before| before < epoch);
         let mut shadows = Vec::with_capacity(self.runners.len());
         for runner in &mut self.runners {

@@ -45,6 +45,7 @@ impl Context {
         let budget = self.budget(target);
         let model = self.model_ref(target);
         let mut outcomes = Vec::new();
+        self.limits.begin_request();
         for attempt in 1..=MAX_COMPACTIONS {
             self.ingest().await?;
             let trigger = target.trigger;
@@ -84,7 +85,7 @@ impl Context {
         let shortfall = is_first
             .then(|| self.limits.repeated_shortfall(outcome.before_tokens, budget.tokens))
             .flatten();
-        if let Some(reason) = self.limits.open_reason(now_ms).or(shortfall) {
+        if let Some(reason) = self.limits.attempt_open_reason(now_ms).or(shortfall) {
             outcome.verdict = CompactionVerdict::NotTried { reason: reason.to_string() };
             return Ok(outcome);
         }

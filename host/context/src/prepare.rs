@@ -41,6 +41,7 @@ impl Context {
         let model = self.model_ref(target);
         let mut request = PromptRequest { target, model: &model, budget };
         let mut progress = PromptProgress::new(budget, self.ingest().await?);
+        self.limits.begin_request();
         let prompt = loop {
             let view = self.view();
             let assembled = self.assemble(request, &view, progress.allowance_tokens).await?;

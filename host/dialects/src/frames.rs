@@ -73,6 +73,8 @@ impl FrameReader {
 struct JsonLineReader {
     bytes: Vec<u8>,
     line_start: usize,
+    /// The end of that line was searched up to here.
+    searched: usize,
     max_bytes: usize,
 }
 
@@ -80,22 +82,29 @@ impl JsonLineReader {
     fn push(&mut self, bytes: &[u8]) {
         // Once per push and not per line, so that the cost stays linear.
         self.bytes.drain(..self.line_start);
+        self.searched -= self.line_start;
         self.line_start = 0;
         self.bytes.extend_from_slice(bytes);
     }
 
     fn next_frame(&mut self) -> Result<Option<StreamFrame<'_>>, FrameError> {
         loop {
-            let start = self.line_start;
-            let open = self.bytes.get(start..).unwrap_or_default();
+            let open = self.bytes.get(self.searched..).unwrap_or_default();
             let length = memchr::memchr(b'\n', open);
-            if length.unwrap_or(open.len()) > self.max_bytes {
+            let end = length.map_or(self.bytes.len(), |length| self.searched + length);
+            let line = self.line_start..end;
+            if line.len() > self.max_bytes {
                 return Err(SseTooLarge { max_bytes: self.max_bytes }.into());
             }
-            let Some(length) = length else { return Ok(None) };
-            self.line_start = start + length + 1;
-            if !open.get(..length).unwrap_or_default().trim_ascii().is_empty() {
-                let line = self.bytes.get(start..start + length).unwrap_or_default();
+            if length.is_none() {
+                self.searched = end;
+                return Ok(None);
+            }
+            self.line_start = end + 1;
+            self.searched = self.line_start;
+            let is_blank = self.bytes.get(line.clone()).unwrap_or_default().trim_ascii().is_empty();
+            if !is_blank {
+                let line = self.bytes.get(line).unwrap_or_default();
                 let data = std::str::from_utf8(line).map_err(|_| FrameError::NotUtf8)?;
                 return Ok(Some(StreamFrame { event: "", data }));
             }
@@ -143,6 +152,20 @@ mod tests {
         assert_eq!(data("{\"a\":1}\n\n{\"b\":2}"), 2);
         assert_eq!(data("{\"a\":1}\r\n{\"b\":"), 1);
         assert_eq!(data(""), 0);
+    }
+
+    #[test]
+    fn a_long_line_is_searched_once() {
+        let mut lines = JsonLineReader { max_bytes: 100, ..JsonLineReader::default() };
+        lines.push(b"1\n");
+        for pushed in 1..9 {
+            lines.push(b"[2, ");
+            while lines.next_frame().unwrap().is_some() {}
+            assert_eq!(lines.searched, lines.bytes.len(), "{pushed}");
+        }
+        // A line end at the start of new bytes ends the line before it.
+        lines.push(b"3]\n");
+        assert_eq!(lines.next_frame().unwrap().unwrap().data.len(), 8 * 4 + 2);
     }
 
     #[test]

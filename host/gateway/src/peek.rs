@@ -83,6 +83,16 @@ pub(super) async fn peek_error(
     status: u16,
     idle: Duration,
 ) -> Result<PeekedResponse, String> {
+    let (mut peeked, bytes) = read_document(body, idle).await?;
+    peeked.refusal = Some(parse_refusal(Some(status), &String::from_utf8_lossy(&bytes)));
+    Ok(peeked)
+}
+
+/// Reads the start of a response that is not a stream, also as one run of bytes.
+async fn read_document(
+    body: &mut Incoming,
+    idle: Duration,
+) -> Result<(PeekedResponse, Vec<u8>), String> {
     let mut peeked = PeekedResponse::default();
     let mut bytes = Vec::new();
     while bytes.len() < REFUSAL_MAX_BYTES {
@@ -93,8 +103,7 @@ pub(super) async fn peek_error(
         bytes.extend_from_slice(frame.data_ref().map(Bytes::as_ref).unwrap_or_default());
         peeked.frames.push(frame);
     }
-    peeked.refusal = Some(parse_refusal(Some(status), &String::from_utf8_lossy(&bytes)));
-    Ok(peeked)
+    Ok((peeked, bytes))
 }
 
 /// The largest document that is searched for an error, in bytes: errors are short.
@@ -110,12 +119,11 @@ pub(super) async fn peek_document(
     status: u16,
     idle: Duration,
 ) -> Result<PeekedResponse, String> {
-    let mut peeked = peek_error(body, status, idle).await?;
-    let frames = peeked.frames.iter().filter_map(Frame::data_ref);
-    let bytes: Vec<u8> = frames.flat_map(|data| data.iter().copied()).collect();
-    let document = serde_json::from_slice(&bytes);
+    let (mut peeked, bytes) = read_document(body, idle).await?;
+    // Classifying an error searches its text for many phrases, and nearly all documents are answers.
+    let is_refused = serde_json::from_slice(&bytes).is_ok_and(|document| is_refusal(&document));
     peeked.refusal =
-        peeked.refusal.filter(|_| document.is_ok_and(|document| is_refusal(&document)));
+        is_refused.then(|| parse_refusal(Some(status), &String::from_utf8_lossy(&bytes)));
     Ok(peeked)
 }
 

@@ -92,6 +92,8 @@ pub struct CompactionLimits {
     cooldown_ms: u64,
     hourly_max: u32,
     circuit: CircuitBreaker,
+    /// Whether an attempt of the present request has failed since the last success.
+    has_request_failed: bool,
     /// The ends of the newest compactions without progress, oldest first, as many as the hourly
     /// limit needs.
     recent_ms: VecDeque<i64>,
@@ -150,14 +152,22 @@ impl CompactionLimits {
             cooldown_ms: settings.breaker_cooldown_ms,
             hourly_max: settings.compactions_per_hour,
             circuit: CircuitBreaker::default(),
+            has_request_failed: false,
             recent_ms: VecDeque::new(),
             shortfall: None,
         }
     }
 
+    /// Starts a request. Its attempts ask for the same with more effort, so together they are one
+    /// failure of the circuit breaker. The hourly limit counts each of them, because each costs.
+    pub fn begin_request(&mut self) {
+        self.has_request_failed = false;
+    }
+
     /// Records progress, which is not limited.
     pub fn record_success(&mut self) {
         self.circuit.record_success();
+        self.has_request_failed = false;
         // A transcript that could be compacted once is worth another try.
         self.shortfall = None;
     }
@@ -190,7 +200,9 @@ impl CompactionLimits {
     /// Records a failed compaction, or one without progress. After the cooldown a single failure
     /// suspends them again.
     pub fn record_failure(&mut self, now_ms: i64) {
-        self.circuit.record_failure(now_ms);
+        if !std::mem::replace(&mut self.has_request_failed, true) {
+            self.circuit.record_failure(now_ms);
+        }
         self.recent_ms.push_back(now_ms);
         // No more than the limit needs, so that the list stays short in long sessions.
         while self.recent_ms.len() > self.hourly_max as usize {
@@ -198,9 +210,15 @@ impl CompactionLimits {
         }
     }
 
-    /// Why no compaction may run now; `None` where one may.
+    /// Why no request may compact now; `None` where one may.
     pub fn open_reason(&self, now_ms: i64) -> Option<BreakerOpen> {
         self.failed_too_often(now_ms).or_else(|| self.ran_too_often(now_ms))
+    }
+
+    /// Why the present request may not try now. A request that may try once may try again.
+    pub fn attempt_open_reason(&self, now_ms: i64) -> Option<BreakerOpen> {
+        let is_retry = self.has_request_failed;
+        if is_retry { self.ran_too_often(now_ms) } else { self.open_reason(now_ms) }
     }
 
     fn failed_too_often(&self, now_ms: i64) -> Option<BreakerOpen> {
@@ -226,6 +244,37 @@ impl CompactionLimits {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Records one failed request at each of these times.
+    fn fail_at(breaker: &mut CompactionLimits, times_ms: &[i64]) {
+        for at_ms in times_ms {
+            breaker.begin_request();
+            breaker.record_failure(*at_ms);
+        }
+    }
+
+    #[test]
+    fn the_attempts_of_a_request_are_one_failure() {
+        let mut breaker = CompactionLimits::new(&InvariantSettings::default());
+        for at_ms in [0, 10, 20] {
+            assert_eq!(breaker.open_reason(at_ms), None, "{at_ms}");
+            breaker.begin_request();
+            for _ in 0..3 {
+                assert_eq!(breaker.attempt_open_reason(at_ms), None, "{at_ms}");
+                breaker.record_failure(at_ms);
+            }
+        }
+        assert!(matches!(breaker.open_reason(30), Some(BreakerOpen::Failures { failures: 3, .. })));
+        breaker.begin_request();
+        assert!(breaker.attempt_open_reason(30).is_some());
+        // Each attempt counts for the hourly limit.
+        let settings =
+            InvariantSettings { compactions_per_hour: 2, ..InvariantSettings::default() };
+        let mut breaker = CompactionLimits::new(&settings);
+        breaker.begin_request();
+        (0..2).for_each(|_| breaker.record_failure(0));
+        assert!(matches!(breaker.attempt_open_reason(1), Some(BreakerOpen::Hourly { .. })));
+    }
 
     fn check(before: u64, after: u64, expected: Result<(), ProgressError>) {
         assert_eq!(check_progress(before, after, 1_000, &InvariantSettings::default()), expected);
@@ -254,16 +303,15 @@ mod tests {
     #[test]
     fn three_failures_open_it_for_the_cooldown() {
         let mut breaker = CompactionLimits::new(&InvariantSettings::default());
-        breaker.record_failure(0);
-        breaker.record_failure(10);
+        fail_at(&mut breaker, &[0, 10]);
         assert_eq!(breaker.open_reason(10), None);
-        breaker.record_failure(20);
+        fail_at(&mut breaker, &[20]);
         assert_eq!(
             breaker.open_reason(30),
             Some(BreakerOpen::Failures { failures: 3, wait_ms: 599_990 })
         );
         assert_eq!(breaker.open_reason(600_020), None);
-        breaker.record_failure(600_020);
+        fail_at(&mut breaker, &[600_020]);
         assert!(breaker.open_reason(600_021).is_some(), "one failure after the cooldown is enough");
         breaker.record_success();
         assert_eq!(breaker.open_reason(1_300_000), None);
@@ -273,8 +321,7 @@ mod tests {
     fn a_success_resets_the_failures() {
         let mut breaker = CompactionLimits::new(&InvariantSettings::default());
         for at_ms in 0..10 {
-            breaker.record_failure(at_ms);
-            breaker.record_failure(at_ms);
+            fail_at(&mut breaker, &[at_ms, at_ms]);
             breaker.record_success();
         }
         assert!(!matches!(breaker.open_reason(9), Some(BreakerOpen::Failures { .. })));
@@ -283,7 +330,7 @@ mod tests {
     #[test]
     fn a_clock_set_back_does_not_hold_it_open() {
         let mut breaker = CompactionLimits::new(&InvariantSettings::default());
-        (0..3).for_each(|_| breaker.record_failure(10_000_000));
+        fail_at(&mut breaker, &[10_000_000; 3]);
         assert!(breaker.open_reason(9_999_000).is_some());
         assert_eq!(breaker.open_reason(0), None);
     }

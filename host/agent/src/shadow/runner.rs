@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use ctxhost_engine_api::{AssembleRequest, Plan};
 
+use super::MAX_SESSIONS;
 use super::log::EngineOutcome;
 use super::request::ShadowRequest;
 use ctxhost_context::IngestProgress;
@@ -13,9 +14,6 @@ use ctxhost_engine::{
 };
 use ctxhost_invariants::{self as invariants, EnforcedPlan, PinnedEntries};
 use ctxhost_retention as retention;
-
-/// Sessions that are tracked. At the limit all are dropped, and each is bootstrapped again.
-const MAX_SESSIONS: usize = 256;
 
 /// A shadow engine or chain.
 pub(super) struct ShadowRunner {

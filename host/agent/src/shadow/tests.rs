@@ -370,3 +370,13 @@ mod log_file {
         assert_eq!(mask.failure.as_deref(), Some("no"));
     }
 }
+
+#[test]
+fn epochs_of_ended_sessions_do_not_accumulate() {
+    let mut epochs = SessionEpochs::default();
+    for session in 0..10 * MAX_SESSIONS {
+        assert_eq!(epochs.replace(&session.to_string(), 1), None);
+        assert!(epochs.0.len() <= MAX_SESSIONS);
+        assert_eq!(epochs.replace(&session.to_string(), 2), Some(1), "{session}");
+    }
+}

@@ -155,3 +155,49 @@ async fn the_newest_message_is_cut_only_after_a_provider_has_counted() {
     assert!(!matches!(prompt.checked.items(&view).last(), Some(PlanItem::Kept(_))));
     assert!(prompt.checked.tokens <= context.budget(&target).tokens);
 }
+
+/// Keeps everything and finds nothing to compact.
+struct Keeper;
+
+impl ContextEngine for Keeper {
+    const INFO: Info = Info::new("keeper", "Keeper", "1.0.0");
+
+    fn create(_: ctxhost_engine_api::Host, _: Value) -> Result<Self> {
+        Ok(Keeper)
+    }
+
+    async fn assemble(&self, view: Transcript, _: AssembleRequest) -> Result<Plan> {
+        Ok(Plan::keep_all(view.len()))
+    }
+
+    async fn compact(&self, _: Transcript, _: CompactRequest) -> Result<Compaction> {
+        Ok(Compaction::Nothing { reason: "all of it matters".into() })
+    }
+}
+
+#[tokio::test]
+async fn attempts_of_one_request_open_no_breaker() {
+    let environment = EngineEnvironment::new(EngineTimeouts::default(), HostClock::default());
+    let legacy = EngineSpec::bundled("legacy", json!({}));
+    let keeper = [EngineSpec::linked::<Keeper>(json!({}))];
+    let engine =
+        ActiveEngine::open(&keeper, &legacy, OnEngineError::Fallback, &environment).unwrap();
+    let settings = Arc::new(ContextSettings::from_config(&ctxhost_config::Config::default()));
+    let session = Session::in_memory(SessionHeader::new(None, "/", 1));
+    let mut context = Context::new(session, Arc::new(engine), settings);
+    for (role, text) in [("user", "Mend it."), ("assistant", "Reading."), ("user", "Go on.")] {
+        let message = json!({ "role": role, "content": text.repeat(100) }).to_string();
+        context.append([RecordBody::message(&message).unwrap()]).unwrap();
+    }
+    let budget = Some(Budget { tokens: context.view().total_tokens() - 1, ..Budget::default() });
+    let target = Target { budget, ..Target::default() };
+    for request in 1..=4 {
+        let prompt = context.prepare(&target).await.unwrap();
+        let tried = |outcome: &&CompactionOutcome| {
+            matches!(outcome.verdict, CompactionVerdict::Rejected { .. })
+        };
+        let attempts = prompt.compactions.iter().filter(tried).count();
+        // The default breaker opens after three failures in a row.
+        assert_eq!(attempts, if request <= 3 { 3 } else { 0 }, "request {request}");
+    }
+}

@@ -93,7 +93,7 @@ mod tests {
             let error = CompressRequest::parse(body.as_bytes()).unwrap_err();
             assert!(error.starts_with(expected), "{body}: {error}");
         };
-        for body in ["", "[]", "null", "[[{}]]", "\"messages\""] {
+        for body in ["", "[]", "null", "[[{}]]", "[{\"messages\":[", "\"messages\""] {
             check(body, "the body is not a JSON object");
         }
         check("{}", "cannot parse the body (missing field `messages`");
@@ -101,6 +101,8 @@ mod tests {
         check(r#"{"messages":[{}],"window_tokens":"8k"}"#, "cannot parse the body");
         check(r#"{"messages":[{}],"window_tokens":1000000001}"#, "`window_tokens` is 1000000001");
         check(r#"{"messages":[{}]"#, "cannot parse the body");
+        check(r#"{"messages":[{"role":}]}"#, "cannot parse the body");
+        check(r#"{"messages":[{"role":"user"},{"role"]}"#, "cannot parse the body");
         check(r#"{"messages":{}}"#, "`messages` is not a list");
         check(r#"{"messages":[]}"#, "`messages` is empty");
         check(r#"{"messages":[{},"x"]}"#, "message 1 is not an object");

@@ -102,6 +102,10 @@ impl KnownItems {
         request: &mut RequestItems<'_>,
         has_summary: bool,
     ) -> Option<usize> {
+        // Hashing canonical forms parses all items of a request, so what needs one of them decides first.
+        if !has_summary && !self.has_first_item(request) {
+            return None;
+        }
         let last = self.answered_items().checked_sub(1)?;
         let end = (0..request.len()).rev().find(|at| self.is_same(request, last, *at))?;
         let longest = last.min(end) + 1;
@@ -115,6 +119,11 @@ impl KnownItems {
         let is_it =
             if has_summary { answers >= 1 } else { answers >= SAME_ANSWERS && begins_alike };
         (is_it && before > front && front <= FRONT_ITEMS).then_some(same)
+    }
+
+    /// Whether the first item of a request is known.
+    fn has_first_item(&self, request: &mut RequestItems<'_>) -> bool {
+        (0..self.items.len()).any(|known| self.is_same(request, known, 0))
     }
 
     /// The number of items up to the last model answer. Model items at the end of a request are none: the client has
@@ -245,5 +254,39 @@ impl KnownItem {
             }
             ItemAuthor::User | ItemAuthor::Client => true,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ctxhost_dialects::inbound::ItemGroup;
+
+    use super::*;
+
+    #[test]
+    fn an_unknown_first_item_is_the_only_one_parsed() {
+        let item = |at: usize, text: &str| {
+            let role = if at % 2 == 0 { "user" } else { "assistant" };
+            format!(r#"{{"role":"{role}","content":"{text}"}}"#)
+        };
+        let texts = ["One.", "Two.", "Three.", "Four.", "Five."];
+        let items: Vec<String> = (0..).zip(texts).map(|(at, text)| item(at, text)).collect();
+        let items: Vec<&str> = items.iter().map(String::as_str).collect();
+        let mut known_items = KnownItems::default();
+        let groups = vec![ItemGroup { item_count: 1, entries: Vec::new() }; items.len()];
+        known_items.extend(&mut RequestItems::new(7, &items), &groups, &[]);
+
+        let other = item(0, "Another task.");
+        let others = [&[other.as_str()], &items[1..]].concat();
+        let mut request = RequestItems::new(7, &others);
+        assert_eq!(known_items.match_after_summary(&mut request, false), None);
+        assert_eq!(request.canonical_count(), 1);
+        // A summary says that the items before the newest ones were replaced.
+        let summarized = [&[other.as_str()], &items[3..]].concat();
+        let mut request = RequestItems::new(7, &summarized);
+        assert_eq!(known_items.match_after_summary(&mut request, true), Some(1));
+        // Without one, the first item is from the middle of the conversation.
+        let mut request = RequestItems::new(7, &items[1..]);
+        assert_eq!(known_items.match_after_summary(&mut request, false), Some(3));
     }
 }

@@ -270,6 +270,12 @@ impl<'a> RequestItems<'a> {
         Ok(value)
     }
 
+    #[cfg(test)]
+    /// The number of items whose canonical form was computed.
+    pub(super) fn canonical_count(&self) -> usize {
+        self.names.canonical.iter().flatten().count()
+    }
+
     /// An item's canonical form.
     pub(crate) fn canonical(&mut self, at: usize) -> Option<CanonicalItem> {
         let (item, known) = (self.items.get(at)?, self.names.canonical.get_mut(at)?);

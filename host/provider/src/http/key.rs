@@ -1,14 +1,18 @@
 //! API keys: constant, or printed by a program when first needed.
 
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use secrecy::{ExposeSecret, SecretString};
-use tokio::process::Command;
+use tokio::io::AsyncReadExt;
+use tokio::process::{Child, Command};
 use tokio::sync::Mutex;
 
 /// Timeout of a key command: it may ask the user for a password.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Bytes that a key command may print. Keys have a few hundred; a program that prints more is the wrong one.
+const MAX_OUTPUT_BYTES: u64 = 65_536;
 
 /// The source of a provider's key.
 #[derive(Debug)]
@@ -36,11 +40,19 @@ pub enum ApiKeyError {
         /// The program.
         program: String,
         /// Its exit status.
-        status: std::process::ExitStatus,
+        status: ExitStatus,
     },
     /// The program printed no key.
     #[error("the key command `{program}` printed nothing; run it by hand to see why")]
     Empty {
+        /// The program.
+        program: String,
+    },
+    /// The program printed more than any key has.
+    #[error(
+        "the key command `{program}` printed more than {MAX_OUTPUT_BYTES} bytes; it must print the key on its first line"
+    )]
+    TooLong {
         /// The program.
         program: String,
     },
@@ -104,19 +116,37 @@ async fn run_command(command: &[String]) -> Result<SecretString, ApiKeyError> {
     let mut process = Command::new(&program);
     // Its errors are not shown, since they may contain the key.
     process.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let output = process.kill_on_drop(true).output();
-    let output = match tokio::time::timeout(COMMAND_TIMEOUT, output).await {
-        Ok(Ok(output)) => output,
-        Ok(Err(error)) => return Err(ApiKeyError::NotStarted { program, cause: error.kind() }),
+    let failed = |error: std::io::Error| ApiKeyError::NotStarted {
+        program: program.clone(),
+        cause: error.kind(),
+    };
+    let child = process.kill_on_drop(true).spawn().map_err(&failed)?;
+    let (output, status) = match tokio::time::timeout(COMMAND_TIMEOUT, read_output(child)).await {
+        Ok(Ok(Some(ended))) => ended,
+        Ok(Ok(None)) => return Err(ApiKeyError::TooLong { program }),
+        Ok(Err(error)) => return Err(failed(error)),
         Err(_) => return Err(ApiKeyError::TimedOut { program }),
     };
-    if !output.status.success() {
-        return Err(ApiKeyError::Failed { program, status: output.status });
+    if !status.success() {
+        return Err(ApiKeyError::Failed { program, status });
     }
     // Programs may print notices after the key.
-    let printed = SecretString::from(String::from_utf8_lossy(&output.stdout).into_owned());
+    let printed = SecretString::from(String::from_utf8_lossy(&output).into_owned());
     match printed.expose_secret().lines().map(str::trim).find(|line| !line.is_empty()) {
         Some(key) => Ok(SecretString::from(key)),
         None => Err(ApiKeyError::Empty { program }),
     }
+}
+
+/// What a program prints, and its status; `None` above [`MAX_OUTPUT_BYTES`], which ends the program.
+async fn read_output(mut child: Child) -> std::io::Result<Option<(Vec<u8>, ExitStatus)>> {
+    let mut output = Vec::new();
+    if let Some(stdout) = child.stdout.take() {
+        stdout.take(MAX_OUTPUT_BYTES + 1).read_to_end(&mut output).await?;
+    }
+    if output.len() as u64 > MAX_OUTPUT_BYTES {
+        child.kill().await?;
+        return Ok(None);
+    }
+    Ok(Some((output, child.wait().await?)))
 }

@@ -54,6 +54,8 @@ async fn a_failed_key_command_is_named_without_its_output() {
     };
     check(&["sh", "-c", "echo sk-4711; echo sk-4711 >&2; exit 3"], "exit status: 3").await;
     check(&["true"], "printed nothing").await;
+    // It prints without end.
+    check(&["yes", "4711"], "more than 65536 bytes").await;
     check(&["no-such-program-of-ours", "4711"], "cannot be started").await;
     check(&["printf", "a\\001b"], "headers cannot hold").await;
     assert_eq!(server.requests().len(), 0);
