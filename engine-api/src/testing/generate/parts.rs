@@ -170,7 +170,8 @@ impl Script {
             ids: &ids,
             argument: &round.argument,
             thinking: round.thinking,
-            aborted: round.aborted,
+            // What an aborted message started has no output.
+            aborted: round.aborted && !round.provider_tool,
             links,
         });
         for result in &round.results {

@@ -1,8 +1,9 @@
 //! What all dialects share in parsing items into entries.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 
+use ctxhost_engine_api::transcript::links::AnswerLinks;
 use serde_json::Value;
 
 use super::{InboundError, ParseContext, ParsedEntry};
@@ -84,6 +85,27 @@ pub(crate) fn user_entry(content: Vec<ChatBlock>) -> ParsedEntry {
 
 pub(crate) fn assistant_entry(api: &str, content: Vec<ChatBlock>) -> ParsedEntry {
     ParsedEntry::Message(ChatMessage::Assistant(AssistantMessage::new(api, content)))
+}
+
+/// An answer with links.
+pub(crate) fn linked_entry(api: &str, content: Vec<ChatBlock>, links: AnswerLinks) -> ParsedEntry {
+    let answer = AssistantMessage { links, ..AssistantMessage::new(api, content) };
+    ParsedEntry::Message(ChatMessage::Assistant(answer))
+}
+
+/// The links of an answer, each part given as its id and the id that it refers to. References within the answer are
+/// left out.
+pub(crate) fn links_of<'a>(
+    parts: impl Iterator<Item = (Option<&'a str>, Option<&'a str>)>,
+) -> AnswerLinks {
+    let (mut links, mut own) = (AnswerLinks::default(), HashSet::new());
+    for (id, refers_to) in parts {
+        let other = refers_to.filter(|id| !own.contains(id));
+        links.refers_to.extend(other.map(str::to_owned));
+        links.ids.extend(id.map(str::to_owned));
+        own.extend(id);
+    }
+    links
 }
 
 pub(crate) fn result_entry(

@@ -23,6 +23,9 @@ pub(super) fn edit_items(items: &[&str], edits: &[ItemEdit<'_>]) -> Vec<Value> {
 
 /// An answer with another text: calls stay, reasoning is dropped.
 fn replace_text(items: Vec<Value>, text: &str) -> Vec<Value> {
+    if items.iter().any(asks_for_approval) {
+        return items;
+    }
     let calls = items.into_iter().filter(|item| call_id_of(item).is_some());
     let calls = calls.map(|mut call| {
         // With the item's id the provider would require the dropped reasoning before it.
@@ -38,8 +41,17 @@ fn output_message(text: &str) -> Value {
     json!({ "type": "message", "role": "assistant", "content": content })
 }
 
+/// Whether an item is a request for approval. The approval names its id, which the provider accepts only behind the
+/// original reasoning, so an answer with one stays as it is.
+fn asks_for_approval(item: &Value) -> bool {
+    type_of(item) == "mcp_approval_request"
+}
+
 /// An answer with other content; its calls keep their items.
 fn replace_answer(items: &[Value], message: &ChatMessage) -> Vec<Value> {
+    if items.iter().any(asks_for_approval) {
+        return items.to_vec();
+    }
     let is_reasoning = |block: &ChatBlock| matches!(block, ChatBlock::ProviderItem { item, .. } if text(item, "type") == "reasoning");
     let has_reasoning = message.content().iter().any(is_reasoning);
     let wire = |block: &ChatBlock| match block {
