@@ -156,11 +156,12 @@ impl InboundDialect for AnthropicInbound {
     }
 }
 
-/// The blocks of a content; a string is one text block.
+/// The blocks of a content; a string is one text block, and one block may be in the place of a list.
 fn blocks_of(content: Value) -> Vec<Value> {
     match content {
         Value::Array(blocks) => blocks,
         Value::String(text) => vec![text_block(&text)],
+        block @ Value::Object(_) => vec![block],
         _ => Vec::new(),
     }
 }

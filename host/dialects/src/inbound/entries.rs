@@ -61,7 +61,7 @@ impl<'a> ToolNames<'a> {
     }
 }
 
-/// Blocks of a message's content, a string or a list of parts.
+/// Blocks of a message's content: a string, a list of parts, or one part.
 pub(crate) fn parse_content(
     content: Value,
     parse_part: impl Fn(Value) -> ChatBlock,
@@ -69,6 +69,7 @@ pub(crate) fn parse_content(
     match content {
         Value::Array(parts) => parts.into_iter().map(parse_part).collect(),
         Value::String(text) => vec![ChatBlock::text(text)],
+        part @ Value::Object(_) => vec![parse_part(part)],
         _ => Vec::new(),
     }
 }
@@ -77,6 +78,24 @@ pub(crate) fn parse_content(
 pub(crate) fn inline_image(url: &str) -> Option<ChatBlock> {
     let (mime_type, data) = url.strip_prefix("data:")?.split_once(";base64,")?;
     Some(ChatBlock::Image { data: data.to_owned(), mime_type: mime_type.to_owned() })
+}
+
+/// What is left of an answer beside its known fields: it takes space, and summaries and searches read it.
+pub(crate) fn unknown_fields(api: &str, item: Value, known: &[&str]) -> Option<ChatBlock> {
+    let Value::Object(mut fields) = item else { return None };
+    fields.retain(|name, value| !known.contains(&name.as_str()) && !is_blank(value));
+    let item = Value::Object(fields);
+    (!is_blank(&item)).then(|| ChatBlock::ProviderItem { api: api.to_owned(), item })
+}
+
+fn is_blank(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(values) => values.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        Value::Bool(_) | Value::Number(_) => false,
+    }
 }
 
 pub(crate) fn user_entry(content: Vec<ChatBlock>) -> ParsedEntry {

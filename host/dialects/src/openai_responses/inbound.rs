@@ -71,7 +71,8 @@ impl InboundDialect for OpenAiResponsesInbound {
     fn parse_body<'a>(&self, json: &'a str) -> Result<ParsedBody<'a>, InboundError> {
         let wire: ResponsesBody<'a> = serde_json::from_str(json).map_err(invalid_request)?;
         // A history stored by the server cannot be shortened here, so such a request has no items.
-        let is_stored = wire.previous_response_id.or(wire.conversation).is_some()
+        let stored = [wire.previous_response_id, wire.conversation].into_iter().flatten();
+        let is_stored = stored.map(RawValue::get).any(|id| id != "\"\"")
             || wire.input.items.iter().any(|item| is_reference(item.get()));
         let input = if is_stored { Vec::new() } else { wire.input.items };
         let is_instruction = |item: &str| {
@@ -252,6 +253,10 @@ fn parse_result(mut item: Value, tools: &ToolNames<'_>) -> ParsedEntry {
         Some(Value::String(_) | Value::Array(_)) => {
             parse_content(take(&mut item, "output"), parse_part)
         }
+        // A screenshot.
+        Some(output) if output.get("image_url").is_some() => {
+            vec![parse_part(take(&mut item, "output"))]
+        }
         _ => vec![ChatBlock::text(output_text(&item))],
     };
     result_entry(id, tool, content, false)
@@ -297,7 +302,7 @@ fn parse_answer_item(mut item: Value) -> Vec<ChatBlock> {
 }
 
 fn parse_call(item: &Value) -> ToolCallBlock {
-    let fields = ["arguments", "input", "action"];
+    let fields = ["arguments", "input", "action", "operation"];
     let arguments = match fields.into_iter().find_map(|field| item.get(field)) {
         Some(Value::String(text)) => parse_or_string(text.clone()),
         other => other.cloned().unwrap_or_default(),

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::OpenAiResponsesInbound;
 use crate::inbound::{InboundDialect, ItemEdit, ItemGroup, ParseContext, ParsedEntry, json_items};
-use crate::message::{AssistantMessage, ChatMessage};
+use crate::message::{AssistantMessage, ChatBlock, ChatMessage};
 
 fn groups(items: &[Value]) -> Vec<ItemGroup> {
     let texts: Vec<String> = items.iter().map(Value::to_string).collect();
@@ -111,4 +111,33 @@ fn a_request_for_approval_is_sent_as_it_is_or_not_at_all() {
         "reason": "none",
     });
     assert_eq!(denied, Some(expected));
+}
+
+#[test]
+fn outputs_of_other_forms_are_read_and_shortened_in_their_form() {
+    let image = format!("data:image/png;base64,{}", "A".repeat(60_000));
+    let screenshot = json!({ "type": "computer_call_output", "call_id": "c1",
+        "output": { "type": "computer_screenshot", "image_url": image } });
+    let shell = json!({ "type": "shell_call_output", "call_id": "c2", "max_output_length": 9_000,
+        "output": [{ "stdout": "long", "stderr": "", "outcome": { "type": "exit", "exit_code": 3 } }] });
+    let calls = [
+        json!({ "type": "computer_call", "call_id": "c1", "action": { "type": "click" } }),
+        json!({ "type": "apply_patch_call", "call_id": "c3", "operation": { "diff": "+a" } }),
+    ];
+    let [call, patch] = calls;
+    let groups = groups(&[call, screenshot.clone(), patch]);
+    let [ParsedEntry::Message(result)] = &*groups[1].entries else { panic!("no result") };
+    assert!(matches!(result.content(), [ChatBlock::Image { .. }]), "counted as an image");
+    let patch = answer(&groups[2]).tool_calls().next().unwrap();
+    assert_eq!(patch.arguments, json!({ "diff": "+a" }));
+    let edited = |item: &Value| {
+        let item = item.to_string();
+        let edit = ItemEdit::ReplaceText("short".into());
+        OpenAiResponsesInbound.edit_items(&[&item], &[edit]).remove(0)
+    };
+    assert!(edited(&screenshot).to_string().len() < 400);
+    assert_eq!(edited(&screenshot)["output"]["type"], "computer_screenshot");
+    let output =
+        json!([{ "stdout": "short", "stderr": "", "outcome": { "type": "exit", "exit_code": 3 } }]);
+    assert_eq!(edited(&shell)["output"], output);
 }
