@@ -3,6 +3,7 @@
 //! The host owns the transcript. An engine receives a [`Transcript`], a cheap handle to an immutable
 //! snapshot, and reads borrowed [`Entry`] values. Entries are parsed on demand by [`Entry::message`].
 
+pub mod links;
 pub mod log;
 pub mod message;
 pub mod projection_builder;

@@ -59,6 +59,7 @@ pub fn transcripts() -> impl Strategy<Value = GeneratedTranscript> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::transcript::links::AnswerLinks;
     use crate::transcript::{Message, tokens};
     use crate::{Flags, Role};
 
@@ -89,6 +90,38 @@ mod tests {
                 }
             }
         }
+
+        #[test]
+        fn frames_are_runs_that_hold_linked_answers_together(generated in transcripts()) {
+            let transcript = generated.transcript();
+            let frames: Vec<_> = transcript.iter().map(|entry| entry.frame()).collect();
+            prop_assert!(frames.is_sorted(), "{frames:?}");
+            let mut newest = std::collections::HashMap::new();
+            for entry in transcript.iter().filter(|entry| entry.role() == Role::Assistant) {
+                let links = AnswerLinks::parse(entry.raw());
+                for id in links.refers_to {
+                    prop_assert_eq!(newest.get(&id), Some(&entry.frame()));
+                }
+                newest.extend(links.ids.into_iter().map(|id| (id, entry.frame())));
+            }
+        }
+    }
+
+    #[test]
+    fn a_link_holds_everything_between_two_answers_together() {
+        let frames = |script: Script| -> Vec<u64> {
+            script.finish().transcript().iter().map(|entry| entry.frame()).collect()
+        };
+        let open = Script::new().user("task").linked("", &["tool"], &[]).user("hurry");
+        assert_eq!(frames(open.clone().linked("", &[], &["tool"])), [0, 1, 1, 1]);
+        // Two references to one answer, and one of them again after a call.
+        let twice = open.clone().linked("", &[], &["tool"]).calls("", &["a"]).result("a", "1");
+        assert_eq!(frames(twice.linked("", &[], &["tool"])), [0, 1, 1, 1, 1, 1, 1]);
+        assert_eq!(frames(open.clone().linked("", &[], &["unknown"])), [0, 1, 2, 3]);
+        let again = open.linked("", &["tool"], &[]).user("go on").linked("", &[], &["tool"]);
+        assert_eq!(frames(again), [0, 1, 2, 3, 3, 3], "the newest answer with an id is meant");
+        let call = Script::new().calls("", &["a"]).result("a", "1").linked("", &[], &["a"]);
+        assert_eq!(frames(call), [0, 0, 0]);
     }
 
     #[test]

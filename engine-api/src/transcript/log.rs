@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::links::AnswerLinks;
 use super::{EntryKind, Flags, Role, Transcript};
 use crate::abi::view::{
     AbiEntry, CHUNK_ENTRIES, EntryChunk, EntryHead, EntryTexts, TranscriptSnapshot,
@@ -45,12 +46,21 @@ pub struct TranscriptLog {
     len: usize,
     tokens: u64,
     chunks: Vec<Arc<EntryChunk>>,
-    /// Calls without a result: call id to position of the assistant message.
-    open_calls: HashMap<String, u64>,
+    /// The newest answer under each id of a call or a link.
+    answers: HashMap<String, IdUse>,
     /// Number of calls without a result, by position of the assistant message.
     unanswered: HashMap<u64, usize>,
     /// The newest entry that is not a result.
     last_other: Option<u64>,
+}
+
+/// The use of an id by an answer.
+#[derive(Clone, Copy)]
+struct IdUse {
+    /// The position of the answer.
+    seq: u64,
+    /// Whether it is a call without a result.
+    is_open: bool,
 }
 
 impl TranscriptLog {
@@ -82,18 +92,20 @@ impl TranscriptLog {
     /// Appends an entry and returns its position.
     pub fn append(&mut self, entry: NewEntry) -> u64 {
         let seq = self.len as u64;
-        // Removes the call: a second result with the same id is an orphan.
-        let answered = entry.answers.as_ref().and_then(|call| self.open_calls.remove(call));
+        let answered = entry.answers.as_ref().and_then(|call| self.take_open_call(call));
+        let is_answer = entry.role == Role::Assistant;
+        let links = if is_answer { AnswerLinks::parse(&entry.raw) } else { AnswerLinks::default() };
+        let linked = links.refers_to.iter().filter_map(|id| self.answers.get(id)).map(|id| id.seq);
+        let frame = answered.into_iter().chain(linked).map(|seq| self.frame_of(seq)).min();
+        let frame = frame.unwrap_or(seq);
+        self.join_frame(frame, seq);
         let mut flags = entry.flags;
-        let mut frame = seq;
         match answered {
             Some(assistant) => {
-                frame = self.frame_of(assistant);
                 // Providers require results directly after their calls; the flag marks exceptions.
                 if self.last_other > Some(assistant) {
                     flags = flags.with(Flags::DISPLACED);
                 }
-                self.join_frame(frame, seq);
                 self.answer(assistant);
             }
             None if entry.role == Role::Tool => flags = flags.with(Flags::ORPHAN),
@@ -102,9 +114,11 @@ impl TranscriptLog {
         if !entry.calls.is_empty() {
             flags = flags.with(Flags::TOOL_CALLS).with(Flags::UNANSWERED);
             self.unanswered.insert(seq, entry.calls.len());
-            // A reused call id refers to its newest call, as for providers.
-            self.open_calls.extend(entry.calls.into_iter().map(|call| (call, seq)));
         }
+        // A reused id refers to its newest answer, as for providers.
+        let id_use = |is_open| move |id| (id, IdUse { seq, is_open });
+        self.answers.extend(links.ids.into_iter().map(id_use(false)));
+        self.answers.extend(entry.calls.into_iter().map(id_use(true)));
         // 32 bits in the ABI, enough for an entry of 16 GB.
         let tokens = u32::try_from(entry.tokens).unwrap_or(u32::MAX);
         let head = EntryHead {
@@ -164,6 +178,13 @@ impl TranscriptLog {
         self.entry(seq).map_or(seq, |entry| entry.frame)
     }
 
+    /// Closes a call and returns the position of its answer; `None` for a second result.
+    fn take_open_call(&mut self, id: &str) -> Option<u64> {
+        let call = self.answers.get_mut(id).filter(|call| call.is_open)?;
+        call.is_open = false;
+        Some(call.seq)
+    }
+
     /// Records the result of one call of an assistant message.
     fn answer(&mut self, assistant: u64) {
         let Some(open) = self.unanswered.get_mut(&assistant) else { return };
@@ -178,7 +199,7 @@ impl TranscriptLog {
         }
     }
 
-    /// Adds the entries between the call and `end` to the call's frame.
+    /// Adds the entries from `frame` to `end` to that frame.
     fn join_frame(&mut self, frame: u64, end: u64) {
         // Backwards, up to the first entry of the frame: earlier ones were joined with it before. A
         // turn with many results would be quadratic otherwise.

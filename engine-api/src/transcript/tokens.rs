@@ -10,9 +10,17 @@ pub const IMAGE_TOKENS: u64 = 2_000;
 /// The part of a file in base64 that is estimated like one image: about a page of a document.
 const FILE_PART_CHARS: u64 = 64 * 1024;
 
-/// What a block with a file contains: its media type, or the key under which OpenAI sends files and recordings.
-const FILE_KEYS: [&str; 5] =
-    ["\"media_type\"", "\"mimeType\"", "\"mime_type\"", "\"file_data\"", "\"input_audio\""];
+/// What a block with a file contains: its media type, a data URL, or the key under which OpenAI sends files, recordings and
+/// images that it made.
+const FILE_KEYS: [&str; 7] = [
+    "\"media_type\"",
+    "\"mimeType\"",
+    "\"mime_type\"",
+    ";base64,",
+    "\"file_data\"",
+    "\"input_audio\"",
+    "\"image_generation_call\"",
+];
 
 /// Shorter base64 is estimated like text: as tokens it is less than one part.
 const MIN_FILE_CHARS: u64 = IMAGE_TOKENS * CHARS_PER_TOKEN;
@@ -132,6 +140,15 @@ mod tests {
         let chart = "c".repeat(30_000);
         let raw = format!(r#"{{"role":"user","content":[{{"type":"chart","data":"{chart}"}}]}}"#);
         assert!(message(&Message::parse(&raw, "")) > 7_500, "no file");
+        for block in [
+            format!(r#"{{"type":"image_generation_call","id":"ig_1","result":"{chart}"}}"#),
+            format!(
+                r#"{{"type":"video_url","video_url":{{"url":"data:video/mp4;base64,{chart}"}}}}"#
+            ),
+        ] {
+            let raw = format!(r#"{{"role":"user","content":[{block}]}}"#);
+            assert!((2_000..2_050).contains(&message(&Message::parse(&raw, ""))), "{block}");
+        }
         let encrypted = "gAAAAABo-xYz_w".repeat(10_000);
         assert_eq!(tokens(&encrypted), around + 35_000);
         // Text in a text block is text, whatever it encodes.

@@ -31,7 +31,8 @@ pub use edits::ItemEdit;
 pub(crate) use edits::{apply_edit, edit_user_parts};
 pub use entries::json_items;
 pub(crate) use entries::{
-    ToolNames, assistant_entry, inline_image, object_item, parse_content, result_entry, user_entry,
+    ToolNames, assistant_entry, inline_image, linked_entry, links_of, object_item, parse_content,
+    result_entry, unknown_fields, user_entry,
 };
 pub(crate) use optional::{is_true, optional_count, optional_text, parse_count};
 pub use output_limit::LoweredBody;

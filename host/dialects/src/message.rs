@@ -1,12 +1,15 @@
 //! Messages between the host and models. Their JSON is that of Pi sessions, so they are stored as
 //! they are sent.
 
+use ctxhost_engine_api::transcript::links::AnswerLinks;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 /// One message of a request, or the answer to it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "camelCase")]
+// Half of all messages are answers: boxing them would cost more than the space of the others.
+#[allow(clippy::large_enum_variant)]
 pub enum ChatMessage {
     /// Of the user, or of the host in the user's place.
     User(UserMessage),
@@ -81,6 +84,9 @@ pub struct AssistantMessage {
     /// The error that ended the answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_message: Option<String>,
+    /// Its links to other answers.
+    #[serde(skip_serializing_if = "AnswerLinks::is_empty")]
+    pub links: AnswerLinks,
     /// Milliseconds since 1970.
     pub timestamp: i64,
 }

@@ -4,6 +4,8 @@ mod planted;
 mod providers;
 mod room;
 
+use std::collections::{HashMap, HashSet};
+
 use ctxhost_engine_api::testing::generate::{
     GeneratedTranscript, Script, plans, plans_for, transcripts,
 };
@@ -77,6 +79,23 @@ proptest! {
             let items = enforced.items(&view);
             prop_assert_eq!(items.iter().map(PlanItem::tokens).sum::<u64>(), enforced.tokens);
             providers::check(&items)?;
+        }
+    }
+
+    #[test]
+    fn linked_answers_are_kept_together_or_dropped_together((generated, plan) in cases(), budget_tokens in budgets()) {
+        let view = generated.transcript();
+        let Ok(enforced) = judge(&view, plan, budget_tokens) else { return Ok(()) };
+        let items = enforced.items(&view);
+        let kept: HashSet<u64> = items.iter().filter_map(|item| Some(item.entry()?.seq())).collect();
+        let mut uses = HashMap::new();
+        for entry in view.iter().filter(|entry| entry.role() == Role::Assistant) {
+            let message: serde_json::Value = serde_json::from_str(entry.raw()).unwrap();
+            let ids = |name: &str| message["links"][name].as_array().cloned().unwrap_or_default();
+            for id in ids("refers_to") {
+                prop_assert_eq!(kept.contains(&uses[&id]), kept.contains(&entry.seq()), "{}", id);
+            }
+            uses.extend(ids("ids").into_iter().map(|id| (id, entry.seq())));
         }
     }
 

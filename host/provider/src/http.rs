@@ -182,8 +182,8 @@ impl HttpClient {
             usage: answer.usage,
             stop_reason: answer.stop_reason,
             raw_stop_reason: answer.raw_stop_reason,
-            error_message: None,
             timestamp: now_ms(),
+            ..AssistantMessage::default()
         }
     }
 }

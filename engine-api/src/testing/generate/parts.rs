@@ -7,6 +7,7 @@ use proptest::sample::Index;
 use super::Script;
 use super::script::AssistantTurn;
 use crate::transcript::EntryKind;
+use crate::transcript::links::AnswerLinks;
 
 /// A part of a conversation.
 #[derive(Clone, Debug)]
@@ -48,6 +49,8 @@ pub struct ToolRound {
     pub thinking: bool,
     /// Whether the user aborted it.
     pub aborted: bool,
+    /// Whether a tool of the provider makes the calls, and its output is in a later message.
+    pub provider_tool: bool,
     /// Whether the call ids are the same in every such round.
     pub reuses_ids: bool,
     /// The number of calls.
@@ -110,17 +113,22 @@ fn rounds() -> impl Strategy<Value = ToolRound> {
     // Rare shapes are weighted so that most transcripts stay valid.
     let reuses_ids = prop::bool::weighted(0.3);
     let results = vec(round_results(), 0..5);
-    (text, argument, any::<bool>(), aborted, reuses_ids, 1..4_usize, results).prop_map(
-        |(text, argument, thinking, aborted, reuses_ids, calls, results)| ToolRound {
-            text,
-            argument,
-            thinking,
-            aborted,
-            reuses_ids,
-            calls,
-            results,
-        },
-    )
+    let provider_tool = prop::bool::weighted(0.2);
+    (text, argument, any::<bool>(), aborted, provider_tool, reuses_ids, 1..4_usize, results)
+        .prop_map(
+            |(text, argument, thinking, aborted, provider_tool, reuses_ids, calls, results)| {
+                ToolRound {
+                    text,
+                    argument,
+                    thinking,
+                    aborted,
+                    provider_tool,
+                    reuses_ids,
+                    calls,
+                    results,
+                }
+            },
+        )
 }
 
 fn round_results() -> impl Strategy<Value = RoundResult> {
@@ -154,12 +162,17 @@ impl Script {
         // Some providers number calls from zero in every response.
         let number = if round.reuses_ids { 0 } else { self.next_round() };
         let ids: Vec<String> = (0..round.calls).map(|k| format!("call_{number}_{k}")).collect();
+        let tool = round.provider_tool.then(|| format!("provider_{number}"));
+        let links =
+            AnswerLinks { ids: tool.clone().into_iter().collect(), ..AnswerLinks::default() };
         self.push_turn(&AssistantTurn {
             text: &round.text,
             ids: &ids,
             argument: &round.argument,
             thinking: round.thinking,
-            aborted: round.aborted,
+            // What an aborted message started has no output.
+            aborted: round.aborted && !round.provider_tool,
+            links,
         });
         for result in &round.results {
             if let Some(text) = &result.interruption {
@@ -167,6 +180,10 @@ impl Script {
             }
             let id: &String = result.call.get(&ids);
             self.push_result(id, &result.text, result.is_error);
+        }
+        if let Some(tool) = tool {
+            let links = AnswerLinks { refers_to: vec![tool], ..AnswerLinks::default() };
+            self.push_turn(&AssistantTurn { text: "output", links, ..AssistantTurn::default() });
         }
     }
 }

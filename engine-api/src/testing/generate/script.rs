@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::GeneratedTranscript;
+use crate::transcript::links::AnswerLinks;
 use crate::transcript::log::NewEntry;
 use crate::transcript::{EntryKind, Flags, Message, Role, tokens};
 
@@ -84,6 +85,14 @@ impl Script {
     #[must_use]
     pub fn call_with_argument(mut self, id: &str, argument: &str) -> Self {
         self.push_turn(&AssistantTurn { ids: &owned(&[id]), argument, ..AssistantTurn::default() });
+        self
+    }
+
+    /// Appends an assistant message with links.
+    #[must_use]
+    pub fn linked(mut self, text: &str, ids: &[&str], refers_to: &[&str]) -> Self {
+        let links = AnswerLinks { ids: owned(ids), refers_to: owned(refers_to) };
+        self.push_turn(&AssistantTurn { text, links, ..AssistantTurn::default() });
         self
     }
 
@@ -173,8 +182,11 @@ impl Script {
         if turn.aborted {
             flags = flags.with(Flags::ABORTED);
         }
-        let raw = json!({"role": "assistant", "content": blocks, "api": "anthropic-messages",
+        let mut raw = json!({"role": "assistant", "content": blocks, "api": "anthropic-messages",
             "provider": "anthropic", "model": "test", "stopReason": stop_reason});
+        if !turn.links.is_empty() {
+            raw = with_member(raw, "links", json!(turn.links));
+        }
         let mut part = EntryDraft::new(Role::Assistant, raw);
         part.calls = turn.ids.to_vec();
         part.flags = flags;
@@ -224,6 +236,7 @@ pub(super) struct AssistantTurn<'t> {
     pub(super) argument: &'t str,
     pub(super) thinking: bool,
     pub(super) aborted: bool,
+    pub(super) links: AnswerLinks,
 }
 
 fn call_block(id: &str, argument: &str) -> Value {

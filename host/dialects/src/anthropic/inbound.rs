@@ -1,5 +1,6 @@
 //! Anthropic's Messages API as clients speak it.
 
+mod provider_tools;
 mod thinking;
 
 use std::borrow::Cow;
@@ -11,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::API;
 use crate::inbound::{
     InboundDialect, InboundError, ItemEdit, ItemGroup, LoweredBody, ParseContext, ParsedBody,
-    ParsedEntry, ToolNames, apply_edit, assistant_entry, edit_user_parts, invalid_request, is_true,
+    ParsedEntry, ToolNames, apply_edit, edit_user_parts, invalid_request, is_true, linked_entry,
     list_span, optional_count, optional_text, output_limit, parse_content, raw_fields, raw_items,
     result_entry, user_entry,
 };
@@ -73,9 +74,10 @@ impl InboundDialect for AnthropicInbound {
             };
             Ok(ItemGroup::single(match role.as_str() {
                 "assistant" => {
+                    let links = provider_tools::links_of(&content);
                     let answer = parse_content(content, answer_block);
                     tools.record(&answer);
-                    vec![assistant_entry(API, answer)]
+                    vec![linked_entry(API, answer, links)]
                 }
                 "user" => parse_user_content(content, &tools),
                 // Claude Code sends messages of the role `system` in mid-conversation.
@@ -154,11 +156,12 @@ impl InboundDialect for AnthropicInbound {
     }
 }
 
-/// The blocks of a content; a string is one text block.
+/// The blocks of a content; a string is one text block, and one block may be in the place of a list.
 fn blocks_of(content: Value) -> Vec<Value> {
     match content {
         Value::Array(blocks) => blocks,
         Value::String(text) => vec![text_block(&text)],
+        block @ Value::Object(_) => vec![block],
         _ => Vec::new(),
     }
 }
@@ -266,23 +269,37 @@ fn edit_blocks(blocks: Vec<Value>, edit: Option<&ItemEdit<'_>>) -> Vec<Value> {
 
 /// An answer with another text and the same calls.
 fn replace_text(blocks: Vec<Value>, text: &str) -> Vec<Value> {
-    let (thinking, rest): (Vec<_>, Vec<_>) = blocks.into_iter().partition(is_thinking);
-    let calls = rest.into_iter().filter(|block| type_of(block) == "tool_use");
     let text = (!text.trim().is_empty()).then(|| text_block(text));
-    after_thinking(thinking, text.into_iter().chain(calls).collect())
+    let calls = blocks.iter().filter(|block| type_of(block) == "tool_use").cloned();
+    let rest = text.into_iter().chain(calls).collect();
+    after_thinking(blocks, rest)
 }
 
 /// An answer with other texts and calls.
 fn replace_answer(blocks: Vec<Value>, message: &ChatMessage) -> Vec<Value> {
-    let thinking = blocks.into_iter().filter(is_thinking).collect();
-    let rest = wire_blocks(message).into_iter().filter(|block| !is_thinking(block));
-    after_thinking(thinking, rest.collect())
+    let mut calls = blocks.iter().filter(|block| type_of(block) == "tool_use");
+    let wire = |block: &ChatBlock| match block {
+        ChatBlock::ToolCall(call) => {
+            let original = calls.find(|block| text(block, "id") == call.id);
+            let mut block =
+                original.cloned().or_else(|| wire_block(&ChatBlock::ToolCall(call.clone())))?;
+            set(&mut block, "input", call.arguments.clone());
+            Some(block)
+        }
+        other => wire_block(other),
+    };
+    let rest = message.content().iter().filter_map(wire).filter(|block| !is_thinking(block));
+    let rest = rest.collect();
+    after_thinking(blocks, rest)
 }
 
-fn after_thinking(thinking: Vec<Value>, rest: Vec<Value>) -> Vec<Value> {
+/// The changed `rest` of an answer, behind the thinking and with the linked blocks of its original.
+fn after_thinking(original: Vec<Value>, rest: Vec<Value>) -> Vec<Value> {
+    let rest = provider_tools::with_linked_blocks(&original, rest);
     // The original thinking stays in front, unchanged: the API refuses an answer that begins
     // without it or whose thinking was edited.
-    if rest.is_empty() { rest } else { thinking.into_iter().chain(rest).collect() }
+    let thinking = original.into_iter().filter(is_thinking);
+    if rest.is_empty() { rest } else { thinking.chain(rest).collect() }
 }
 
 fn is_thinking(block: &Value) -> bool {

@@ -136,10 +136,9 @@ impl InboundDialect for GeminiInbound {
     fn edit_items(&self, items: &[&str], edits: &[ItemEdit<'_>]) -> Vec<Value> {
         let content = items.first().and_then(|item| parse_object(item).ok());
         let Some(mut content) = content else { return Vec::new() };
-        let parts = match content.as_object_mut().and_then(|fields| fields.remove("parts")) {
-            Some(Value::Array(parts)) => parts,
-            _ => Vec::new(),
-        };
+        let parts = take_parts(&mut content);
+        // At its old place the list would change the bytes of contents that providers have in their caches.
+        content.as_object_mut().and_then(|fields| fields.remove("parts"));
         let parts = if is_model(&content) {
             apply_edit(parts, edits.first(), replace_text, replace_answer)
         } else {
@@ -173,10 +172,9 @@ impl InboundDialect for GeminiInbound {
         if is_model(first) != is_model(&second) {
             return Some(second);
         }
-        let Some(parts) = first.get_mut("parts").and_then(Value::as_array_mut) else {
-            return Some(second);
-        };
+        let mut parts = take_parts(first);
         parts.extend_from_slice(parts_of(&second));
+        set(first, "parts", parts);
         None
     }
 }
@@ -185,13 +183,19 @@ fn is_model(content: &Value) -> bool {
     text(content, "role") == "model"
 }
 
+/// The parts of a content; the API reads one part in the place of a list as well.
 fn parts_of(content: &Value) -> &[Value] {
-    content.get("parts").and_then(Value::as_array).map_or(&[], Vec::as_slice)
+    match content.get("parts") {
+        Some(Value::Array(parts)) => parts,
+        Some(part @ Value::Object(_)) => std::slice::from_ref(part),
+        _ => &[],
+    }
 }
 
 fn take_parts(content: &mut Value) -> Vec<Value> {
     match take(content, "parts") {
         Value::Array(parts) => parts,
+        part @ Value::Object(_) => vec![part],
         _ => Vec::new(),
     }
 }
@@ -253,8 +257,11 @@ fn parse_part(mut part: Value) -> ChatBlock {
         return ChatBlock::Other(part);
     };
     let mime_type = field(inline, "mimeType", "mime_type").and_then(Value::as_str);
-    let mime_type = mime_type.unwrap_or_default().to_owned();
-    ChatBlock::Image { data: string(inline, "data"), mime_type }
+    // A recording or a document is larger than an image.
+    let Some(mime_type) = mime_type.filter(|kind| kind.starts_with("image/")) else {
+        return ChatBlock::Other(part);
+    };
+    ChatBlock::Image { data: string(inline, "data"), mime_type: mime_type.to_owned() }
 }
 
 /// The responses of a user content in order, then one entry for all other parts.
@@ -285,31 +292,40 @@ fn parse_user_content(
 
 fn parse_response(wire: &Value, id: String, name: String) -> ParsedEntry {
     let response = wire.get("response");
-    // Clients wrap results into `output` or `result`.
-    let wrapped = response.and_then(|object| object.get("output").or_else(|| object.get("result")));
+    // Clients wrap results into `output` or `result`. With other fields beside it, all of them are the result.
+    let fields = response.and_then(Value::as_object).filter(|fields| fields.len() == 1);
+    let wrapped = fields.and_then(|fields| fields.get("output").or_else(|| fields.get("result")));
     let text = wrapped.or(response).map(text_or_json).unwrap_or_default();
     let is_error = response.is_some_and(|object| object.get("error").is_some());
-    result_entry(id, name, vec![ChatBlock::text(text)], is_error)
+    let files = parts_of(wire).iter().cloned().map(parse_part);
+    let content = [ChatBlock::text(text)].into_iter().chain(files).collect();
+    result_entry(id, name, content, is_error)
 }
 
 /// Replaces the content of a response; its name and id stay.
 fn edit_response(mut part: Value, edit: &ItemEdit<'_>) -> Option<Value> {
-    let text = match edit {
+    let (text, files) = match edit {
         ItemEdit::Keep => return Some(part),
         ItemEdit::Drop => return None,
-        ItemEdit::ReplaceText(text) => text.to_string(),
+        ItemEdit::ReplaceText(text) => (text.to_string(), Vec::new()),
         ItemEdit::ReplaceMessage(message) => {
             let text = |block: &ChatBlock| match block {
                 ChatBlock::Text { text, .. } => Some(text.clone()),
                 _ => None,
             };
-            message.content().iter().filter_map(text).collect::<Vec<_>>().join("\n")
+            let texts = message.content().iter().filter_map(text).collect::<Vec<_>>();
+            let is_file = |block: &&ChatBlock| !matches!(block, ChatBlock::Text { .. });
+            let files = message.content().iter().filter(is_file).filter_map(wire_part).collect();
+            (texts.join("\n"), files)
         }
     };
     let fields = ["functionResponse", "function_response"];
     let field = fields.into_iter().find(|field| part.get(field).is_some())?;
     let response = part.get_mut(field).filter(|response| response.is_object())?;
     set(response, "response", json!({ "output": text }));
+    if response.get("parts").is_some() {
+        set(response, "parts", files);
+    }
     Some(part)
 }
 

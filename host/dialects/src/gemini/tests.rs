@@ -1,6 +1,7 @@
 //! The rules by number, recorded streams, and generated conversations.
 
 mod checker;
+mod client_contents;
 mod options;
 mod rules;
 mod streams;

@@ -1,8 +1,9 @@
 //! What all dialects share in parsing items into entries.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 
+use ctxhost_engine_api::transcript::links::AnswerLinks;
 use serde_json::Value;
 
 use super::{InboundError, ParseContext, ParsedEntry};
@@ -60,7 +61,7 @@ impl<'a> ToolNames<'a> {
     }
 }
 
-/// Blocks of a message's content, a string or a list of parts.
+/// Blocks of a message's content: a string, a list of parts, or one part.
 pub(crate) fn parse_content(
     content: Value,
     parse_part: impl Fn(Value) -> ChatBlock,
@@ -68,6 +69,7 @@ pub(crate) fn parse_content(
     match content {
         Value::Array(parts) => parts.into_iter().map(parse_part).collect(),
         Value::String(text) => vec![ChatBlock::text(text)],
+        part @ Value::Object(_) => vec![parse_part(part)],
         _ => Vec::new(),
     }
 }
@@ -78,12 +80,51 @@ pub(crate) fn inline_image(url: &str) -> Option<ChatBlock> {
     Some(ChatBlock::Image { data: data.to_owned(), mime_type: mime_type.to_owned() })
 }
 
+/// What is left of an answer beside its known fields: it takes space, and summaries and searches read it.
+pub(crate) fn unknown_fields(api: &str, item: Value, known: &[&str]) -> Option<ChatBlock> {
+    let Value::Object(mut fields) = item else { return None };
+    fields.retain(|name, value| !known.contains(&name.as_str()) && !is_blank(value));
+    let item = Value::Object(fields);
+    (!is_blank(&item)).then(|| ChatBlock::ProviderItem { api: api.to_owned(), item })
+}
+
+fn is_blank(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(values) => values.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
 pub(crate) fn user_entry(content: Vec<ChatBlock>) -> ParsedEntry {
     ParsedEntry::Message(ChatMessage::User(UserMessage { content, timestamp: 0 }))
 }
 
 pub(crate) fn assistant_entry(api: &str, content: Vec<ChatBlock>) -> ParsedEntry {
     ParsedEntry::Message(ChatMessage::Assistant(AssistantMessage::new(api, content)))
+}
+
+/// An answer with links.
+pub(crate) fn linked_entry(api: &str, content: Vec<ChatBlock>, links: AnswerLinks) -> ParsedEntry {
+    let answer = AssistantMessage { links, ..AssistantMessage::new(api, content) };
+    ParsedEntry::Message(ChatMessage::Assistant(answer))
+}
+
+/// The links of an answer, each part given as its id and the id that it refers to. References within the answer are
+/// left out.
+pub(crate) fn links_of<'a>(
+    parts: impl Iterator<Item = (Option<&'a str>, Option<&'a str>)>,
+) -> AnswerLinks {
+    let (mut links, mut own) = (AnswerLinks::default(), HashSet::new());
+    for (id, refers_to) in parts {
+        let other = refers_to.filter(|id| !own.contains(id));
+        links.refers_to.extend(other.map(str::to_owned));
+        links.ids.extend(id.map(str::to_owned));
+        own.extend(id);
+    }
+    links
 }
 
 pub(crate) fn result_entry(

@@ -12,13 +12,17 @@ use crate::inbound::{
     InboundDialect, InboundError, ItemEdit, ItemGroup, LoweredBody, ParseContext, ParsedBody,
     ParsedEntry, ToolNames, assistant_entry, inline_image, invalid_request, is_true, list_span,
     object_item, optional_count, optional_text, output_limit, parse_content, raw_fields,
-    result_entry, split_instructions, user_entry,
+    result_entry, split_instructions, unknown_fields, user_entry,
 };
 use crate::json::{
     parse_object, parse_or_string, remove, set, string, take, take_text, text, text_of,
     text_or_json,
 };
 use crate::message::{ChatBlock, ChatMessage, ToolCallBlock};
+
+/// Fields in which providers return the thinking of an answer.
+const THINKING_FIELDS: [&str; 4] =
+    ["reasoning_content", "reasoning", "reasoning_details", "thinking_blocks"];
 
 /// `POST /v1/chat/completions`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -172,7 +176,8 @@ fn parse_answer(mut message: Value) -> Vec<ChatBlock> {
         _ => Vec::new(),
     };
     let calls = calls.into_iter().map(parse_call);
-    thinking.into_iter().chain(content).chain(calls).collect()
+    let rest = unknown_fields(API, message, &["role", "name"]);
+    thinking.into_iter().chain(content).chain(calls).chain(rest).collect()
 }
 
 fn parse_call(wire: Value) -> ChatBlock {
@@ -181,15 +186,19 @@ fn parse_call(wire: Value) -> ChatBlock {
         // No result could be matched to it, so it is not a call that waits for one.
         return ChatBlock::ProviderItem { api: API.into(), item: wire };
     }
-    let function = wire.get("function").unwrap_or(&Value::Null);
+    let (function, field) = match (wire.get("function"), wire.get("custom")) {
+        (Some(function), _) => (function, "arguments"),
+        (None, Some(custom)) => (custom, "input"),
+        (None, None) => (&Value::Null, "arguments"),
+    };
     // Models write arguments that are not JSON; such text is kept, since it takes space as well.
-    let arguments = parse_or_string(string(function, "arguments"));
+    let arguments = parse_or_string(string(function, field));
     ChatBlock::ToolCall(ToolCallBlock::new(id, string(function, "name"), arguments))
 }
 
 /// Another text for a message: calls stay, thinking is dropped.
 fn replace_text(message: &mut Value, text: &str) {
-    for field in ["reasoning_content", "reasoning", "reasoning_details"] {
+    for field in THINKING_FIELDS {
         remove(message, field);
     }
     let is_null = message.get("tool_calls").is_some() && text.trim().is_empty();
@@ -220,10 +229,13 @@ fn replace_message(message: &mut Value, other: &ChatMessage) {
     });
 }
 
-/// Replaces the arguments of a call; false if it has no function.
+/// Replaces the arguments of a call; false if it has neither a function nor a custom tool.
 fn set_arguments(wire: &mut Value, arguments: &Value) -> bool {
-    let function = wire.get_mut("function").filter(|function| function.is_object());
-    function.map(|function| set(function, "arguments", text_or_json(arguments))).is_some()
+    let mut set_field = |kind: &str, field: &str| {
+        let tool = wire.get_mut(kind).filter(|tool| tool.is_object());
+        tool.map(|tool| set(tool, field, text_or_json(arguments))).is_some()
+    };
+    set_field("function", "arguments") || set_field("custom", "input")
 }
 
 /// A part of a content; calls and thinking have fields of their own.

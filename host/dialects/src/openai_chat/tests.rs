@@ -7,6 +7,7 @@ use super::*;
 use crate::message::{ChatBlock, ChatMessage, ToolCallBlock};
 use crate::request::ThinkingLevel;
 
+mod client_messages;
 mod decoding;
 mod rules;
 

@@ -7,6 +7,7 @@ mod input;
 
 use std::borrow::Cow;
 
+use ctxhost_engine_api::transcript::links::AnswerLinks;
 use memchr::memmem;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -15,8 +16,8 @@ use serde_json::{Value, json};
 use super::API;
 use crate::inbound::{
     InboundDialect, InboundError, ItemEdit, ItemGroup, LoweredBody, ParseContext, ParsedBody,
-    ParsedEntry, ToolNames, assistant_entry, inline_image, invalid_request, is_true, list_span,
-    object_item, optional_count, optional_text, output_limit, parse_content, raw_fields,
+    ParsedEntry, ToolNames, inline_image, invalid_request, is_true, linked_entry, links_of,
+    list_span, object_item, optional_count, optional_text, output_limit, parse_content, raw_fields,
     result_entry, split_instructions, user_entry,
 };
 use crate::json::{parse_object, parse_or_string, string, take, take_text, text, text_of};
@@ -62,15 +63,16 @@ enum ItemKind {
     Result,
     /// A reference to an item stored by the server.
     Reference,
-    /// No part of the conversation: a trigger, an item of a newer API.
-    Other,
+    /// What the provider reads instead of the items before it, or the request for it. Never dropped.
+    Compaction,
 }
 
 impl InboundDialect for OpenAiResponsesInbound {
     fn parse_body<'a>(&self, json: &'a str) -> Result<ParsedBody<'a>, InboundError> {
         let wire: ResponsesBody<'a> = serde_json::from_str(json).map_err(invalid_request)?;
         // A history stored by the server cannot be shortened here, so such a request has no items.
-        let is_stored = wire.previous_response_id.or(wire.conversation).is_some()
+        let stored = [wire.previous_response_id, wire.conversation].into_iter().flatten();
+        let is_stored = stored.map(RawValue::get).any(|id| id != "\"\"")
             || wire.input.items.iter().any(|item| is_reference(item.get()));
         let input = if is_stored { Vec::new() } else { wire.input.items };
         let is_instruction = |item: &str| {
@@ -82,7 +84,10 @@ impl InboundDialect for OpenAiResponsesInbound {
             is_stream: wire.stream,
             max_output_tokens: wire.max_output_tokens,
             session_hint: wire.prompt_cache_key.map(RawValue::get),
-            prompt_parts: raw_fields([wire.instructions, wire.tools]).chain(leading).collect(),
+            prompt_parts: raw_fields([wire.instructions, wire.tools])
+                .chain(leading)
+                .chain(items.iter().copied().filter(|item| is_compaction(item)))
+                .collect(),
             items_span: list_span(json, &items),
             items,
         })
@@ -103,17 +108,18 @@ impl InboundDialect for OpenAiResponsesInbound {
             let entries = match kind {
                 ItemKind::User => vec![user_entry(take_content(&mut item))],
                 ItemKind::Instruction if is_start => Vec::new(),
-                ItemKind::Instruction => vec![ParsedEntry::Note(text_of(item.get("content")))],
+                ItemKind::Instruction => vec![ParsedEntry::Note(instruction_text(&item))],
                 ItemKind::Result => vec![parse_result(item, &tools)],
-                ItemKind::Reference | ItemKind::Other => Vec::new(),
+                ItemKind::Reference | ItemKind::Compaction => Vec::new(),
                 ItemKind::Answer => {
+                    let links = approval_links(&item);
                     let blocks = parse_answer_item(item);
                     tools.record(&blocks);
                     if let Some(group) = groups.last_mut().filter(|_| is_in_answer) {
-                        extend_answer(group, blocks);
+                        extend_answer(group, blocks, links);
                         continue;
                     }
-                    vec![assistant_entry(API, blocks)]
+                    vec![linked_entry(API, blocks, links)]
                 }
             };
             is_in_answer = kind == ItemKind::Answer;
@@ -147,6 +153,12 @@ impl InboundDialect for OpenAiResponsesInbound {
         let kind = match type_of(&parse_object(call?).ok()?) {
             "function_call" | "local_shell_call" => "function_call_output",
             "custom_tool_call" => "custom_tool_call_output",
+            "mcp_approval_request" => {
+                return Some(json!({
+                    "type": "mcp_approval_response", "approval_request_id": call_id,
+                    "approve": false, "reason": text,
+                }));
+            }
             "tool_search_call" => {
                 return Some(json!({
                     "type": "tool_search_output", "call_id": call_id, "status": "completed",
@@ -160,8 +172,7 @@ impl InboundDialect for OpenAiResponsesInbound {
 
     fn item_call_id(&self, item: &str) -> Option<String> {
         let item = parse_object(item).ok()?;
-        let id = call_id_of(&item).filter(|_| type_of(&item).ends_with("_call"))?;
-        Some(id.to_owned())
+        is_call(&item).then(|| call_id_of(&item).map(str::to_owned)).flatten()
     }
 }
 
@@ -172,8 +183,25 @@ fn type_of(item: &Value) -> &str {
 }
 
 /// The id of the call that an item makes or answers; `None` for tools that the provider runs.
+///
+/// A request to approve a call of an MCP server is a call, and the approval is its result.
 fn call_id_of(item: &Value) -> Option<&str> {
-    Some(text(item, "call_id")).filter(|id| !id.is_empty())
+    let field = match type_of(item) {
+        "mcp_approval_request" => "id",
+        "mcp_approval_response" => "approval_request_id",
+        _ => "call_id",
+    };
+    Some(text(item, field)).filter(|id| !id.is_empty())
+}
+
+fn is_call(item: &Value) -> bool {
+    let kind = type_of(item);
+    kind.ends_with("_call") || kind == "mcp_approval_request"
+}
+
+fn is_compaction(item: &str) -> bool {
+    memmem::find(item.as_bytes(), b"\"compaction").is_some()
+        && parse_object(item).is_ok_and(|item| kind_of(&item) == ItemKind::Compaction)
 }
 
 fn is_reference(item: &str) -> bool {
@@ -189,16 +217,17 @@ fn kind_of(item: &Value) -> ItemKind {
     match (type_of(item), item.get("role").and_then(Value::as_str)) {
         ("message", Some("user")) => ItemKind::User,
         ("message", Some("assistant")) | ("reasoning", _) => ItemKind::Answer,
-        ("message", _) => ItemKind::Instruction,
-        (other, _) if other.ends_with("_call") => ItemKind::Answer,
+        ("message", _) | (_, Some("system" | "developer")) => ItemKind::Instruction,
         // The output of a search that the provider ran is part of the answer.
         ("tool_search_output", _) if call_id_of(item).is_none() => ItemKind::Answer,
-        ("tool_search_output", _) => ItemKind::Result,
+        ("tool_search_output" | "mcp_approval_response", _) => ItemKind::Result,
         (other, _) if other.ends_with("_call_output") => ItemKind::Result,
+        (other, _) if other.starts_with("compaction") => ItemKind::Compaction,
         ("item_reference", _) => ItemKind::Reference,
         // A reference may omit its type.
         ("", _) if item.get("id").is_some() => ItemKind::Reference,
-        _ => ItemKind::Other,
+        // Calls, lists of tools, and what newer models answer with.
+        _ => ItemKind::Answer,
     }
 }
 
@@ -224,6 +253,10 @@ fn parse_result(mut item: Value, tools: &ToolNames<'_>) -> ParsedEntry {
         Some(Value::String(_) | Value::Array(_)) => {
             parse_content(take(&mut item, "output"), parse_part)
         }
+        // A screenshot.
+        Some(output) if output.get("image_url").is_some() => {
+            vec![parse_part(take(&mut item, "output"))]
+        }
         _ => vec![ChatBlock::text(output_text(&item))],
     };
     result_entry(id, tool, content, false)
@@ -237,14 +270,30 @@ fn output_text(item: &Value) -> String {
             if text.is_empty() { output.to_string() } else { text }
         }
         Some(other) => other.to_string(),
+        None if type_of(item) == "mcp_approval_response" => approval_text(item),
         None => String::new(),
     }
+}
+
+fn approval_text(item: &Value) -> String {
+    let decision =
+        if item.get("approve") == Some(&Value::Bool(true)) { "approved" } else { "denied" };
+    match text(item, "reason") {
+        "" => decision.to_owned(),
+        reason => format!("{decision}: {reason}"),
+    }
+}
+
+/// The text of an instruction in mid-conversation; its JSON if it has another form.
+fn instruction_text(item: &Value) -> String {
+    let text = text_of(item.get("content"));
+    if text.is_empty() { item.to_string() } else { text }
 }
 
 fn parse_answer_item(mut item: Value) -> Vec<ChatBlock> {
     match type_of(&item) {
         "message" => take_content(&mut item),
-        kind if kind.ends_with("_call") && call_id_of(&item).is_some() => {
+        _ if is_call(&item) && call_id_of(&item).is_some() => {
             vec![ChatBlock::ToolCall(parse_call(&item))]
         }
         // No result follows what the provider's own tools did, so it is not a call here.
@@ -253,19 +302,26 @@ fn parse_answer_item(mut item: Value) -> Vec<ChatBlock> {
 }
 
 fn parse_call(item: &Value) -> ToolCallBlock {
-    let fields = ["arguments", "input", "action"];
+    let fields = ["arguments", "input", "action", "operation"];
     let arguments = match fields.into_iter().find_map(|field| item.get(field)) {
         Some(Value::String(text)) => parse_or_string(text.clone()),
         other => other.cloned().unwrap_or_default(),
     };
     let name = Some(text(item, "name")).filter(|name| !name.is_empty());
     let name = name.unwrap_or_else(|| type_of(item)).to_owned();
-    ToolCallBlock::new(string(item, "call_id"), name, arguments)
+    ToolCallBlock::new(call_id_of(item).unwrap_or_default().to_owned(), name, arguments)
 }
 
-fn extend_answer(group: &mut ItemGroup, blocks: Vec<ChatBlock>) {
+/// The link from a call of an MCP server to the answer that asked for its approval.
+fn approval_links(item: &Value) -> AnswerLinks {
+    let approval = item.get("approval_request_id").and_then(Value::as_str);
+    links_of([(None, approval)].into_iter())
+}
+
+fn extend_answer(group: &mut ItemGroup, blocks: Vec<ChatBlock>, links: AnswerLinks) {
     group.item_count += 1;
     if let Some(ParsedEntry::Message(ChatMessage::Assistant(answer))) = group.entries.last_mut() {
         answer.content.extend(blocks);
+        answer.links.refers_to.extend(links.refers_to);
     }
 }

@@ -1,5 +1,6 @@
 mod body;
 mod check;
+mod client_items;
 mod compaction;
 mod rules;
 mod stream;

@@ -105,8 +105,8 @@ async fn an_answer_is_streamed_and_stored() {
         usage: usage.with_total(),
         stop_reason: StopReason::Stop,
         raw_stop_reason: "stop".into(),
-        error_message: None,
         timestamp: answer.timestamp,
+        ..AssistantMessage::default()
     };
     assert_eq!(answer, expected);
     assert!(answer.timestamp > 1_600_000_000_000);

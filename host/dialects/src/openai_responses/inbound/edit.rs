@@ -6,7 +6,10 @@ use super::{ItemKind, call_id_of, kind_of, type_of};
 use crate::blocks::data_url;
 use crate::inbound::ItemEdit;
 use crate::json::{parse_object, remove, set, text, text_or_json};
-use crate::message::{ChatBlock, ChatMessage};
+use crate::message::{ChatBlock, ChatMessage, text_of};
+
+/// A PNG image of one pixel.
+const SMALLEST_IMAGE: &str = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
 /// The items of one group after its edit.
 pub(super) fn edit_items(items: &[&str], edits: &[ItemEdit<'_>]) -> Vec<Value> {
@@ -23,6 +26,9 @@ pub(super) fn edit_items(items: &[&str], edits: &[ItemEdit<'_>]) -> Vec<Value> {
 
 /// An answer with another text: calls stay, reasoning is dropped.
 fn replace_text(items: Vec<Value>, text: &str) -> Vec<Value> {
+    if items.iter().any(asks_for_approval) {
+        return items;
+    }
     let calls = items.into_iter().filter(|item| call_id_of(item).is_some());
     let calls = calls.map(|mut call| {
         // With the item's id the provider would require the dropped reasoning before it.
@@ -38,8 +44,17 @@ fn output_message(text: &str) -> Value {
     json!({ "type": "message", "role": "assistant", "content": content })
 }
 
+/// Whether an item is a request for approval. The approval names its id, which the provider accepts only behind the
+/// original reasoning, so an answer with one stays as it is.
+fn asks_for_approval(item: &Value) -> bool {
+    type_of(item) == "mcp_approval_request"
+}
+
 /// An answer with other content; its calls keep their items.
 fn replace_answer(items: &[Value], message: &ChatMessage) -> Vec<Value> {
+    if items.iter().any(asks_for_approval) {
+        return items.to_vec();
+    }
     let is_reasoning = |block: &ChatBlock| matches!(block, ChatBlock::ProviderItem { item, .. } if text(item, "type") == "reasoning");
     let has_reasoning = message.content().iter().any(is_reasoning);
     let wire = |block: &ChatBlock| match block {
@@ -72,7 +87,7 @@ fn set_arguments(item: &mut Value, arguments: &Value) {
 fn edit_item(mut item: Value, edit: &ItemEdit<'_>) -> Value {
     let is_result = kind_of(&item) == ItemKind::Result;
     if is_result && !has_text_output(&item) {
-        return item;
+        return edit_other_output(item, edit);
     }
     let content: Value = match edit {
         ItemEdit::ReplaceText(text) if is_result => text.as_ref().into(),
@@ -83,6 +98,37 @@ fn edit_item(mut item: Value, edit: &ItemEdit<'_>) -> Value {
         ItemEdit::Keep | ItemEdit::Drop => return item,
     };
     set(&mut item, if is_result { "output" } else { "content" }, content);
+    item
+}
+
+/// A result whose output has a form of its own: the text of a shell is its `stdout`, a screenshot without its image is
+/// the smallest one. Other forms stay.
+fn edit_other_output(mut item: Value, edit: &ItemEdit<'_>) -> Value {
+    let text = match edit {
+        ItemEdit::ReplaceText(text) => text.to_string(),
+        ItemEdit::ReplaceMessage(message) => {
+            if message.content().iter().any(|block| matches!(block, ChatBlock::Image { .. })) {
+                return item;
+            }
+            text_of(message.content())
+        }
+        ItemEdit::Keep | ItemEdit::Drop => return item,
+    };
+    match type_of(&item) {
+        "shell_call_output" => {
+            let outcome = item.pointer("/output/0/outcome").cloned();
+            let outcome = outcome.unwrap_or_else(|| json!({ "type": "exit", "exit_code": 0 }));
+            let output = json!([{ "stdout": text, "stderr": "", "outcome": outcome }]);
+            set(&mut item, "output", output);
+        }
+        "computer_call_output" => {
+            if let Some(output) = item.get_mut("output").filter(|output| output.is_object()) {
+                set(output, "image_url", SMALLEST_IMAGE);
+                remove(output, "file_id");
+            }
+        }
+        _ => {}
+    }
     item
 }
 

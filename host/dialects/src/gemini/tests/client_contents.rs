@@ -1,0 +1,61 @@
+//! Contents of clients and the entries that they become.
+
+use serde_json::{Value, json};
+
+use crate::GeminiInbound;
+use crate::inbound::{InboundDialect, ItemEdit, ParseContext, ParsedEntry, json_items};
+use crate::message::{ChatBlock, ChatMessage};
+
+fn content(content: &Value) -> Vec<ChatBlock> {
+    let before =
+        ParseContext { is_start: true, item_count: 0, last_item: None, tool_name_of: &|_| None };
+    let text = content.to_string();
+    let groups = GeminiInbound.parse_items(&mut json_items(&[text.as_str()]), before).unwrap();
+    match &groups[0].entries[0] {
+        ParsedEntry::Message(message) => message.content().to_vec(),
+        ParsedEntry::Note(text) => panic!("a note: {text}"),
+    }
+}
+
+fn response(response: Value, parts: Value) -> Value {
+    let response = json!({ "name": "read", "response": response, "parts": parts });
+    json!({ "role": "user", "parts": [{ "functionResponse": response }] })
+}
+
+#[test]
+fn a_response_has_all_its_fields_and_files() {
+    let text = |response: Value, expected: &str| {
+        assert_eq!(content(&self::response(response, json!([])))[0], ChatBlock::text(expected));
+    };
+    text(json!({ "output": "a" }), "a");
+    text(json!({ "result": "a" }), "a");
+    text(json!({ "output": "", "stderr": "b" }), r#"{"output":"","stderr":"b"}"#);
+    let image = json!({ "inlineData": { "mimeType": "image/png", "data": "AAAA" } });
+    let message = response(json!({ "output": "a" }), json!([image]));
+    let read = content(&message);
+    assert!(matches!(read[1], ChatBlock::Image { .. }));
+    let edited = |edit: ItemEdit<'_>| {
+        GeminiInbound.edit_items(&[&message.to_string()], &[edit])[0]["parts"][0]["functionResponse"].clone()
+    };
+    let without = json!({ "name": "read", "response": { "output": "b" }, "parts": [] });
+    assert_eq!(edited(ItemEdit::ReplaceText("b".into())), without);
+    let other = crate::message::ToolResultMessage { content: read, ..Default::default() };
+    let kept = edited(ItemEdit::ReplaceMessage(ChatMessage::ToolResult(other)));
+    assert_eq!(kept["parts"], json!([image]));
+}
+
+#[test]
+fn only_images_are_images() {
+    let part = |kind: &str| json!({ "role": "user", "parts": [{ "inlineData": { "mimeType": kind, "data": "AAAA" } }] });
+    assert!(matches!(content(&part("image/png"))[0], ChatBlock::Image { .. }));
+    assert!(matches!(content(&part("audio/wav"))[0], ChatBlock::Other(_)));
+}
+
+#[test]
+fn one_part_is_a_list_of_one() {
+    let one = json!({ "role": "user", "parts": { "text": "hello" } });
+    assert_eq!(content(&one), [ChatBlock::text("hello")]);
+    let mut first = one.clone();
+    assert_eq!(GeminiInbound.join_items(&mut first, one), None);
+    assert_eq!(first["parts"], json!([{ "text": "hello" }, { "text": "hello" }]));
+}

@@ -1,0 +1,143 @@
+//! Items of clients and the entries that they become.
+
+use serde_json::{Value, json};
+
+use crate::OpenAiResponsesInbound;
+use crate::inbound::{InboundDialect, ItemEdit, ItemGroup, ParseContext, ParsedEntry, json_items};
+use crate::message::{AssistantMessage, ChatBlock, ChatMessage};
+
+fn groups(items: &[Value]) -> Vec<ItemGroup> {
+    let texts: Vec<String> = items.iter().map(Value::to_string).collect();
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    let before =
+        ParseContext { is_start: true, item_count: 0, last_item: None, tool_name_of: &|_| None };
+    OpenAiResponsesInbound.parse_items(&mut json_items(&texts), before).unwrap()
+}
+
+/// The number of items and the roles of the entries of each group.
+fn shape(groups: &[ItemGroup]) -> Vec<(usize, &str)> {
+    let role = |entry: &ParsedEntry| match entry {
+        ParsedEntry::Message(ChatMessage::User(_)) => "user",
+        ParsedEntry::Message(ChatMessage::Assistant(_)) => "assistant",
+        ParsedEntry::Message(ChatMessage::ToolResult(_)) => "result",
+        ParsedEntry::Note(_) => "note",
+    };
+    groups.iter().map(|group| (group.item_count, group.entries.first().map_or("-", role))).collect()
+}
+
+fn answer(group: &ItemGroup) -> &AssistantMessage {
+    let Some(ParsedEntry::Message(ChatMessage::Assistant(answer))) = group.entries.first() else {
+        panic!("no answer: {group:?}")
+    };
+    answer
+}
+
+fn reasoning(id: &str) -> Value {
+    json!({ "type": "reasoning", "id": id, "summary": [], "encrypted_content": "gAAA" })
+}
+
+fn approval_request() -> Value {
+    json!({ "type": "mcp_approval_request", "id": "mcpr_1", "server_label": "s", "name": "read", "arguments": "{}" })
+}
+
+fn approval() -> Value {
+    json!({ "type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": true })
+}
+
+fn approved_call() -> Value {
+    json!({ "type": "mcp_call", "id": "mcp_1", "server_label": "s", "name": "read", "arguments": "{}", "output": "text", "approval_request_id": "mcpr_1" })
+}
+
+#[test]
+fn an_approval_is_the_result_of_its_request() {
+    let user = json!({ "role": "user", "content": "go" });
+    let items = [
+        user,
+        reasoning("rs_1"),
+        approval_request(),
+        approval(),
+        reasoning("rs_2"),
+        approved_call(),
+    ];
+    let groups = groups(&items);
+    assert_eq!(shape(&groups), [(1, "user"), (2, "assistant"), (1, "result"), (2, "assistant")]);
+    let calls: Vec<_> =
+        answer(&groups[1]).tool_calls().map(|call| (&*call.id, &*call.name)).collect();
+    assert_eq!(calls, [("mcpr_1", "read")]);
+    assert_eq!(answer(&groups[3]).links.refers_to, ["mcpr_1"]);
+    let [ParsedEntry::Message(ChatMessage::ToolResult(result))] = &*groups[2].entries else {
+        panic!("no result")
+    };
+    assert_eq!((&*result.tool_call_id, &*result.tool_name), ("mcpr_1", "read"));
+}
+
+#[test]
+fn what_the_model_answers_with_is_one_run_whatever_its_type() {
+    let listed =
+        json!({ "type": "mcp_list_tools", "id": "mcpl_1", "server_label": "s", "tools": [] });
+    let new = json!({ "type": "thing_of_tomorrow", "id": "th_1" });
+    let message = json!({ "type": "message", "role": "assistant", "content": [] });
+    assert_eq!(shape(&groups(&[listed, reasoning("rs_1"), new, message])), [(4, "assistant")]);
+}
+
+#[test]
+fn a_compaction_is_counted_and_stays() {
+    let compaction = json!({ "type": "compaction", "id": "cmp_1", "encrypted_content": "gAAA" });
+    let user = json!({ "role": "user", "content": "the \"compaction\" is done" });
+    let body = json!({ "model": "m", "input": [compaction, user, reasoning("rs_1")] }).to_string();
+    let parsed = OpenAiResponsesInbound.parse_body(&body).unwrap();
+    assert_eq!(parsed.prompt_parts, [compaction.to_string()]);
+    let groups = groups(&[compaction, user, reasoning("rs_1")]);
+    assert_eq!(shape(&groups), [(1, "-"), (1, "user"), (1, "assistant")]);
+}
+
+#[test]
+fn a_request_for_approval_is_sent_as_it_is_or_not_at_all() {
+    let items = [reasoning("rs_1"), approval_request()];
+    let texts = items.each_ref().map(Value::to_string);
+    let texts = texts.each_ref().map(String::as_str);
+    let edit = |edit: ItemEdit<'_>| OpenAiResponsesInbound.edit_items(&texts, &[edit]);
+    assert_eq!(edit(ItemEdit::ReplaceText("short".into())), items);
+    assert_eq!(
+        edit(ItemEdit::ReplaceMessage(ChatMessage::Assistant(AssistantMessage::default()))),
+        items
+    );
+    assert!(edit(ItemEdit::Drop).is_empty());
+    let [_, request] = texts;
+    let id = OpenAiResponsesInbound.item_call_id(request).unwrap();
+    let denied = OpenAiResponsesInbound.missing_result_item(&id, "read", "none", Some(request));
+    let expected = json!({
+        "type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": false,
+        "reason": "none",
+    });
+    assert_eq!(denied, Some(expected));
+}
+
+#[test]
+fn outputs_of_other_forms_are_read_and_shortened_in_their_form() {
+    let image = format!("data:image/png;base64,{}", "A".repeat(60_000));
+    let screenshot = json!({ "type": "computer_call_output", "call_id": "c1",
+        "output": { "type": "computer_screenshot", "image_url": image } });
+    let shell = json!({ "type": "shell_call_output", "call_id": "c2", "max_output_length": 9_000,
+        "output": [{ "stdout": "long", "stderr": "", "outcome": { "type": "exit", "exit_code": 3 } }] });
+    let calls = [
+        json!({ "type": "computer_call", "call_id": "c1", "action": { "type": "click" } }),
+        json!({ "type": "apply_patch_call", "call_id": "c3", "operation": { "diff": "+a" } }),
+    ];
+    let [call, patch] = calls;
+    let groups = groups(&[call, screenshot.clone(), patch]);
+    let [ParsedEntry::Message(result)] = &*groups[1].entries else { panic!("no result") };
+    assert!(matches!(result.content(), [ChatBlock::Image { .. }]), "counted as an image");
+    let patch = answer(&groups[2]).tool_calls().next().unwrap();
+    assert_eq!(patch.arguments, json!({ "diff": "+a" }));
+    let edited = |item: &Value| {
+        let item = item.to_string();
+        let edit = ItemEdit::ReplaceText("short".into());
+        OpenAiResponsesInbound.edit_items(&[&item], &[edit]).remove(0)
+    };
+    assert!(edited(&screenshot).to_string().len() < 400);
+    assert_eq!(edited(&screenshot)["output"]["type"], "computer_screenshot");
+    let output =
+        json!([{ "stdout": "short", "stderr": "", "outcome": { "type": "exit", "exit_code": 3 } }]);
+    assert_eq!(edited(&shell)["output"], output);
+}
