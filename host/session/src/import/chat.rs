@@ -11,6 +11,8 @@ use super::transcript::ImportProblem;
 pub(super) struct ChatDocument {
     /// The `system` field of the request body, or `null`.
     pub(super) system: Value,
+    /// The `instructions` field of a request body of the Responses API, or `null`.
+    pub(super) instructions: Value,
     pub(super) model: Option<String>,
     pub(super) tools: Vec<Value>,
     pub(super) messages: Vec<Result<JsonRecord, ImportProblem>>,
@@ -31,23 +33,27 @@ impl ChatDocument {
         }
         let body: ChatBody<'_> = serde_json::from_str(text).ok()?;
         let messages = located(text, &body.messages);
-        let ChatBody { system, model, tools, .. } = body;
+        let ChatBody { system, instructions, model, tools, .. } = body;
         let model = model.as_str().map(str::to_owned);
         let tools = if let Value::Array(tools) = tools { tools } else { Vec::new() };
-        Some(ChatDocument { system, model, tools, messages })
+        Some(ChatDocument { system, instructions, model, tools, messages })
     }
 
     fn of(messages: Vec<Result<JsonRecord, ImportProblem>>) -> ChatDocument {
-        ChatDocument { system: Value::Null, model: None, tools: Vec::new(), messages }
+        let (system, instructions) = (Value::Null, Value::Null);
+        ChatDocument { system, instructions, model: None, tools: Vec::new(), messages }
     }
 }
 
 #[derive(Deserialize)]
 struct ChatBody<'a> {
-    #[serde(borrow)]
+    // The Responses API calls its list of items `input`.
+    #[serde(borrow, alias = "input")]
     messages: Vec<&'a RawValue>,
     #[serde(default)]
     system: Value,
+    #[serde(default)]
+    instructions: Value,
     #[serde(default)]
     model: Value,
     #[serde(default)]

@@ -1,7 +1,7 @@
 //! Records the compactions of an import as compaction records of the session.
 
 use std::collections::HashMap;
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 
 use serde_json::Value;
 
@@ -55,7 +55,11 @@ impl CompactionWriter {
         compaction: ImportedCompaction,
         messages: &[Value],
     ) -> Result<(), SessionError> {
-        let items = self.resolve(compaction.items, messages);
+        let items = if compaction.is_edit {
+            self.resolve_edit(compaction.items)
+        } else {
+            self.resolve(compaction.items, messages)
+        };
         let texts = items.iter().filter_map(|item| match &item.stored {
             StoredItem::Insert { text, .. } => Some(text.as_str()),
             _ => None,
@@ -88,8 +92,64 @@ impl CompactionWriter {
         let first_kept = json_string(first_kept.as_deref().unwrap_or(&id));
         let body = body.with_field("firstKeptEntryId", first_kept);
         session.append_as(id.clone(), body, compaction.timestamp_ms)?;
-        self.live = live_after(&id, items, &self.live);
+        if compaction.is_edit {
+            self.apply_edit(items);
+        } else {
+            self.live = live_after(&id, items, &self.live);
+        }
         Ok(())
+    }
+
+    /// The items of the record of an edit: all entries in context, some with another text.
+    fn resolve_edit(&self, mut edits: Vec<ImportedItem>) -> Vec<ResolvedItem> {
+        let message_of = |edit: &ImportedItem| match edit {
+            ImportedItem::ReplaceText { message, .. } | ImportedItem::Keep(message) => {
+                Some(*message)
+            }
+            ImportedItem::Insert { .. } => None,
+        };
+        edits.sort_by_key(message_of);
+        // The context has its messages in their order, too.
+        let mut edits = edits.into_iter().peekable();
+        let mut resolved = Vec::new();
+        let mut begin = 0;
+        for (place, live) in self.live.iter().enumerate() {
+            let Some(message) = live.message else { continue };
+            while edits.next_if(|edit| message_of(edit) < Some(message)).is_some() {}
+            let edit = edits.next_if(|edit| message_of(edit) == Some(message));
+            if let Some(ImportedItem::ReplaceText { text, .. }) = edit
+                && live.text.as_ref() != Some(&text)
+            {
+                resolved.extend(self.keep_range(begin..place));
+                let stored = StoredItem::ReplaceText { retell: live.id.clone(), text };
+                resolved.push(ResolvedItem { stored, places: Some(place..=place) });
+                begin = place + 1;
+            }
+        }
+        resolved.extend(self.keep_range(begin..self.live.len()));
+        resolved
+    }
+
+    /// Unchanged entries; `None` without any.
+    fn keep_range(&self, places: Range<usize>) -> Option<ResolvedItem> {
+        let [first, .., last] = self.live.get(places.clone())? else {
+            let keep = self.live.get(places.clone())?.first()?.id.clone();
+            let places = places.start..=places.start;
+            return Some(ResolvedItem { stored: StoredItem::Keep { keep }, places: Some(places) });
+        };
+        let keep_range = (first.id.clone(), last.id.clone());
+        let places = places.start..=places.end - 1;
+        Some(ResolvedItem { stored: StoredItem::KeepRange { keep_range }, places: Some(places) })
+    }
+
+    fn apply_edit(&mut self, items: Vec<ResolvedItem>) {
+        for item in items {
+            if let (StoredItem::ReplaceText { text, .. }, Some(places)) = (item.stored, item.places)
+                && let Some(live) = self.live.get_mut(*places.start())
+            {
+                live.text = Some(text);
+            }
+        }
     }
 
     /// The items of the record. A message that is not in context, or out of order, is inserted as text.

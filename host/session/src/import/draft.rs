@@ -32,8 +32,10 @@ pub(super) struct ImportDraft {
     imported: ImportedTranscript,
     tools: Vec<Value>,
     tool_names: HashMap<String, String>,
-    /// Ids of the calls with a result.
-    answered: HashSet<String>,
+    /// The results of each call, by its id.
+    results: HashMap<String, Vec<usize>>,
+    /// The results that were cleared since the newest compaction.
+    cleared: HashSet<usize>,
     newest_ms: Option<i64>,
 }
 
@@ -67,7 +69,8 @@ impl ImportDraft {
             imported: ImportedTranscript::default(),
             tools: Vec::new(),
             tool_names: HashMap::new(),
-            answered: HashSet::new(),
+            results: HashMap::new(),
+            cleared: HashSet::new(),
             newest_ms: None,
         }
     }
@@ -225,7 +228,8 @@ impl ImportDraft {
         }
         // The call first: some agents write a display name into the result.
         let tool = self.tool_names.get(&result.call_id).cloned().or(result.tool);
-        self.answered.insert(result.call_id.clone());
+        let place = self.len();
+        self.results.entry(result.call_id.clone()).or_default().push(place);
         let message = json!({
             "role": "toolResult",
             "toolCallId": result.call_id,
@@ -238,7 +242,7 @@ impl ImportDraft {
 
     /// Whether a call has a result.
     pub(super) fn has_result(&self, call_id: &str) -> bool {
-        self.answered.contains(call_id)
+        self.results.contains_key(call_id)
     }
 
     /// Removes the messages from an index on, and the compactions after it.
@@ -246,6 +250,10 @@ impl ImportDraft {
         self.imported.messages.truncate(place);
         // A compaction of what the user took back is taken back as well.
         self.imported.compactions.retain(|compaction| compaction.at <= place);
+        self.results.retain(|_, results| {
+            results.retain(|result| *result < place);
+            !results.is_empty()
+        });
     }
 
     /// A message by its index.
@@ -262,6 +270,9 @@ impl ImportDraft {
     ) -> usize {
         let timestamp_ms = known_ms.or(self.newest_ms).unwrap_or_default();
         let at = self.len();
+        if !compaction.is_edit {
+            self.cleared.clear();
+        }
         self.imported.compactions.push(ImportedCompaction { at, timestamp_ms, ..compaction });
         self.imported.compactions.len() - 1
     }
@@ -274,37 +285,57 @@ impl ImportDraft {
         self.imported.compactions.get_mut(place)
     }
 
-    /// The context of the agent now: what the newest compaction left, and the messages since.
-    pub(super) fn context(&self) -> Vec<ImportedItem> {
-        let (items, since) = match self.imported.compactions.last() {
-            Some(newest) => (newest.items.clone(), newest.at),
-            None => (Vec::new(), 0),
-        };
-        items.into_iter().chain((since..self.len()).map(ImportedItem::Keep)).collect()
+    /// The messages in the context of the agent now: what the newest compaction left, and those since.
+    pub(super) fn context(&self) -> Vec<usize> {
+        let (items, since) = self.newest_context();
+        let kept = items.iter().filter_map(|item| match item {
+            ImportedItem::Keep(message) | ImportedItem::ReplaceText { message, .. } => {
+                Some(*message)
+            }
+            ImportedItem::Insert { .. } => None,
+        });
+        kept.chain(since..self.len()).collect()
+    }
+
+    /// The items that the newest compaction left, and the number of messages before it.
+    fn newest_context(&self) -> (&[ImportedItem], usize) {
+        let newest = self.imported.compactions.iter().rfind(|compaction| !compaction.is_edit);
+        newest.map_or((&[], 0), |newest| (newest.items.as_slice(), newest.at))
+    }
+
+    /// Whether the context has a message with its own text.
+    fn is_in_context(&self, message: usize) -> bool {
+        let (items, since) = self.newest_context();
+        let is_kept = message >= since || items.contains(&ImportedItem::Keep(message));
+        is_kept && !self.cleared.contains(&message)
     }
 
     /// Records that the agent cleared the results of these calls and shows `text` in their place.
     /// Clearings without a message between them are one compaction. Results that are unknown or no
     /// longer in its context are skipped.
     pub(super) fn clear_results(&mut self, call_ids: &[String], text: &str, known_ms: Option<i64>) {
-        let mut is_changed = false;
-        let mut items = self.context();
-        for item in &mut items {
-            let ImportedItem::Keep(message) = *item else { continue };
-            let call_id = self.message(message).and_then(|m| block::string(m, "toolCallId"));
-            if call_id.is_some_and(|id| call_ids.iter().any(|cleared| cleared == id)) {
-                *item = ImportedItem::ReplaceText { message, text: text.to_owned() };
-                is_changed = true;
+        let results = call_ids.iter().filter_map(|id| self.results.get(id)).flatten().copied();
+        let messages: Vec<usize> = results.filter(|result| self.is_in_context(*result)).collect();
+        let mut edits = Vec::new();
+        for message in messages {
+            // Once, even if its call is named twice.
+            if self.cleared.insert(message) {
+                edits.push(ImportedItem::ReplaceText { message, text: text.to_owned() });
             }
         }
         let at = self.len();
         match self.imported.compactions.last_mut() {
-            _ if !is_changed => {}
+            _ if edits.is_empty() => {}
             // Agents clear results one by one; that is one step of the history and not fifty.
-            Some(newest) if newest.at == at && newest.trigger == PRUNE => newest.items = items,
+            Some(newest) if newest.at == at && newest.is_edit => newest.items.extend(edits),
             _ => {
                 let trigger = PRUNE.to_owned();
-                let compaction = ImportedCompaction { items, trigger, ..Default::default() };
+                let compaction = ImportedCompaction {
+                    items: edits,
+                    is_edit: true,
+                    trigger,
+                    ..ImportedCompaction::default()
+                };
                 self.add_compaction(compaction, known_ms);
             }
         }

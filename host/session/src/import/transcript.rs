@@ -17,7 +17,7 @@ pub enum ImportFormat {
     GeminiCli,
     /// A session of opencode: the session file of its storage, or an export.
     OpenCode,
-    /// Messages of the OpenAI chat completions API.
+    /// Messages of the OpenAI chat completions API, or items of the Responses API.
     OpenAi,
     /// Messages of the Anthropic API.
     Anthropic,
@@ -91,8 +91,11 @@ pub struct ImportedMessage {
 pub struct ImportedCompaction {
     /// The number of messages before it.
     pub at: usize,
-    /// The context afterwards, in order.
+    /// The context afterwards, in order; of an edit, the changed messages only.
     pub items: Vec<ImportedItem>,
+    /// Whether all other messages of the context stay as they are. An agent may clear results one by one, so a
+    /// whole context for each would grow with the square of the recording.
+    pub is_edit: bool,
     /// `auto` or `manual`; `prune` if it cleared tool results only, `rollback` if a cancelled request was
     /// taken back; empty if unknown.
     pub trigger: String,

@@ -128,6 +128,7 @@ fn a_boundary_with_its_summary_is_a_compaction() {
     assert_eq!(texts(&imported), ["go", "done", "next"]);
     let expected = ImportedCompaction {
         at: 2,
+        is_edit: false,
         items: vec![insert("so far")],
         trigger: "auto".into(),
         tokens_before: 900,
@@ -195,7 +196,7 @@ fn cleared_results_keep_their_text_in_the_history() {
     for imported in [marked, of(&[&talk[..], &[boundary]].concat())] {
         assert_eq!(texts(&imported), ["go", "", "port 5433 is open"]);
         assert_eq!(imported.compactions[0].trigger, "prune");
-        assert_eq!(imported.compactions[0].items[2], expected);
+        assert_eq!(imported.compactions[0].items, [expected.clone()]);
     }
     let only_marker =
         of(&[&talk[..2], &[result("r", "[Old tool result content cleared]")]].concat());
@@ -276,4 +277,29 @@ fn what_is_wrong_is_noted_with_its_line() {
     let imported = import_messages(ImportFormat::ClaudeCode, text.as_bytes()).unwrap();
     let lines: Vec<u64> = imported.problems.iter().map(|problem| problem.line).collect();
     assert_eq!((texts(&imported), lines), (vec!["go".to_owned()], vec![2, 3, 4, 5, 6]));
+}
+
+#[test]
+fn results_that_are_cleared_one_by_one_are_recorded_one_by_one() {
+    let count = 300;
+    let talk = (0..count).flat_map(|n| {
+        let call =
+            json!({ "type": "tool_use", "id": format!("c{n}"), "name": "Read", "input": {} });
+        let result =
+            json!([{ "type": "tool_result", "tool_use_id": format!("c{n}"), "content": "text" }]);
+        let metadata = json!({ "compactedToolIds": [format!("c{n}")] });
+        let cleared = json!({ "type": "system", "subtype": "microcompact_boundary",
+                              "uuid": format!("m{n}"), "microcompactMetadata": metadata });
+        let (ask, answer) = (format!("u{n}"), format!("a{n}"));
+        [
+            user(&ask, None, "go"),
+            reply(&answer, &ask, &answer, call),
+            user(&format!("r{n}"), Some(&answer), result),
+            cleared,
+        ]
+    });
+    let imported = of(&talk.collect::<Vec<_>>());
+    assert_eq!(imported.compactions.len(), count);
+    let items: usize = imported.compactions.iter().map(|compaction| compaction.items.len()).sum();
+    assert_eq!(items, count, "the whole context of each would be {} items", count * count * 3 / 2);
 }

@@ -1,5 +1,7 @@
 //! Reads what the context of Codex held after a compaction.
 
+use std::collections::HashMap;
+
 use serde_json::Value;
 
 use super::super::block::{joined_text, string};
@@ -27,27 +29,26 @@ pub(super) fn read_compaction(
 
 /// The items of a replacement history: messages of the context so far, and new ones as text.
 fn replaced_context(draft: &mut ImportDraft, line: u64, history: Vec<Value>) -> Vec<ImportedItem> {
-    let context = kept_messages(draft);
+    let history: Vec<RolloutItem> =
+        history.into_iter().map(|written| item::read_item(draft, line, written)).collect();
+    let context = draft.context();
     let mut items = leading_instructions(draft, &context);
     let mut next = items.len();
-    for written in history {
-        let (role, content) = match item::read_item(draft, line, written) {
+    let places = places_by_content(draft, &context);
+    for item in history {
+        let (role, content) = match item {
             RolloutItem::System(text) => ("system", Value::from(text)),
             RolloutItem::User(blocks) => ("user", Value::from(blocks)),
             RolloutItem::Reply(blocks) => ("assistant", Value::from(blocks)),
             RolloutItem::Result(result) => ("toolResult", Value::from(result.content)),
             RolloutItem::Nothing => continue,
         };
-        let is_it = |place: &usize| {
-            draft.message(*place).is_some_and(|message| {
-                string(message, "role") == Some(role) && message.get("content") == Some(&content)
-            })
-        };
-        let rest = context.get(next..).unwrap_or_default();
-        match rest.iter().position(is_it) {
-            Some(ahead) => {
-                items.extend(rest.get(ahead).copied().map(ImportedItem::Keep));
-                next += ahead + 1;
+        let same = places.get(&(role, content.to_string()));
+        let ahead = same.and_then(|places| places.iter().find(|place| **place >= next).copied());
+        match ahead {
+            Some(place) => {
+                items.extend(context.get(place).copied().map(ImportedItem::Keep));
+                next = place + 1;
             }
             // Instructions that stay are in the items already.
             None if role == "system" => {}
@@ -79,7 +80,7 @@ fn text_of(content: &Value) -> String {
 /// The context by the rule of versions that recorded the summary only: instructions, the newest user messages
 /// up to a limit, the summary.
 fn summarized_context(draft: &ImportDraft, summary: String) -> Vec<ImportedItem> {
-    let context = kept_messages(draft);
+    let context = draft.context();
     let mut items = leading_instructions(draft, &context);
     let mut room = KEPT_USER_CHARS;
     let mut kept = Vec::new();
@@ -111,14 +112,20 @@ fn cut_middle(text: &str, chars: usize, room: usize) -> String {
     format!("{begin}… {} characters truncated …{end}", chars - room)
 }
 
-/// The messages in context that are part of the history.
-fn kept_messages(draft: &ImportDraft) -> Vec<usize> {
-    let items = draft.context().into_iter();
-    let kept = items.filter_map(|item| match item {
-        ImportedItem::Keep(message) | ImportedItem::ReplaceText { message, .. } => Some(message),
-        ImportedItem::Insert { .. } => None,
-    });
-    kept.collect()
+/// The places in a context of each role and content, so that a long history is not searched for each of its
+/// items.
+fn places_by_content<'a>(
+    draft: &'a ImportDraft,
+    context: &[usize],
+) -> HashMap<(&'a str, String), Vec<usize>> {
+    let mut places: HashMap<_, Vec<usize>> = HashMap::new();
+    for (place, message) in context.iter().enumerate() {
+        let Some(message) = draft.message(*message) else { continue };
+        if let (Some(role), Some(content)) = (string(message, "role"), message.get("content")) {
+            places.entry((role, content.to_string())).or_default().push(place);
+        }
+    }
+    places
 }
 
 /// The instructions at the beginning, which every request has.

@@ -34,6 +34,7 @@ struct ContextChange {
     /// The number of messages before it.
     at: usize,
     trigger: &'static str,
+    /// Empty if only results were masked.
     context: Vec<ContextItem>,
     /// The new text of results, by the id of their call.
     masked: Vec<(String, String)>,
@@ -89,8 +90,9 @@ impl ChatHistory {
                     context.push(ContextItem::Message(place));
                 }
                 None if is_start => {
+                    let known = self.context.len();
                     self.add_message(record);
-                    context = self.context.clone();
+                    context.extend(self.context.get(known..).unwrap_or_default().iter().cloned());
                     next = self.messages.len();
                 }
                 None => context.extend(text_item(&record)),
@@ -151,7 +153,7 @@ impl ChatHistory {
                 newest.masked.extend(masked)
             }
             _ => {
-                let context = self.context.clone();
+                let context = Vec::new();
                 self.changes.push(ContextChange { at, trigger: PRUNE, context, masked, known_ms });
             }
         }
