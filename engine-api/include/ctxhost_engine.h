@@ -44,9 +44,9 @@ extern "C" {
 /* Major version of the engine ABI, for all languages. */
 #define CTXHOST_ABI_MAJOR 1u
 /* Version of the engine API that this header belongs to. */
-#define CTXHOST_API_VERSION "1.0.0"
+#define CTXHOST_API_VERSION "1.1.0"
 /* Its minor version. */
-#define CTXHOST_API_MINOR "0"
+#define CTXHOST_API_MINOR "1"
 
 /* Whether a table of the other side has a field. */
 #define CTXHOST_HAS(table, field) \
@@ -158,6 +158,15 @@ typedef struct ctxhost_answer ctxhost_answer;         /* the result of one call;
 #define CTXHOST_PURPOSE_SUMMARY 1u
 #define CTXHOST_PURPOSE_MEMORY_FLUSH 2u
 #define CTXHOST_PURPOSE_QUALITY 3u
+
+/* ctxhost_embed_request.purpose */
+#define CTXHOST_EMBED_OTHER 0u
+#define CTXHOST_EMBED_QUERY 1u    /* texts that are searched for */
+#define CTXHOST_EMBED_DOCUMENT 2u /* texts that are found */
+
+/* ctxhost_embed_request */
+#define CTXHOST_EMBED_MAX_TEXTS 256u
+#define CTXHOST_EMBED_MAX_BYTES 1048576u
 
 /* An unknown time. */
 #define CTXHOST_NO_TIME INT64_MIN
@@ -344,6 +353,27 @@ typedef struct ctxhost_completion {
     ctxhost_str continuation;   /* a shorter prompt, appended to that cached request */
 } ctxhost_completion;
 
+/* A request for vectors of texts, written by the engine. Zero unused fields. */
+typedef struct ctxhost_embed_request {
+    size_t struct_size;
+    uint32_t purpose; /* CTXHOST_EMBED_* */
+    uint32_t reserved;
+    const ctxhost_str *texts; /* at most CTXHOST_EMBED_MAX_TEXTS, of CTXHOST_EMBED_MAX_BYTES in all */
+    size_t texts_len;
+} ctxhost_embed_request;
+
+/* The vectors of texts, in the order of the request. */
+typedef struct ctxhost_embeddings {
+    size_t struct_size;
+    ctxhost_str model;   /* vectors of different models are not comparable */
+    size_t count;        /* number of vectors */
+    size_t dimensions;   /* numbers per vector */
+    const float *values; /* count * dimensions finite numbers */
+} ctxhost_embeddings;
+
+/* A callback that receives vectors, valid until it returns. */
+typedef void (*ctxhost_embeddings_sink)(void *into, const ctxhost_embeddings *embeddings);
+
 /* The state of the provider's prompt cache. */
 typedef struct ctxhost_prompt_cache {
     int64_t last_touch_ms; /* when the last request began; CTXHOST_NO_TIME before the first */
@@ -445,8 +475,8 @@ typedef struct ctxhost_api_v1 {
 
     /* The host's info as JSON: api_version, host_version, capabilities. */
     ctxhost_status (*host_info)(ctxhost_host *host, ctxhost_sink sink, void *into);
-    /* 1 if the host has a capability: model.complete, kv, blob, history, prompt_cache,
-     * compact.delegate, spawn. */
+    /* 1 if the host has a capability: model.complete, model.embed, kv, blob, history,
+     * prompt_cache, compact.delegate, spawn. */
     uint32_t (*has_capability)(ctxhost_host *host, ctxhost_str name);
     /* Writes to the host's log. `fields_json` is an object or empty. */
     void (*log)(ctxhost_host *host, uint32_t level, ctxhost_str message, ctxhost_str fields_json);
@@ -503,6 +533,12 @@ typedef struct ctxhost_api_v1 {
 
     /* The message of the last failure on this thread. ABSENT if there was none. */
     ctxhost_status (*last_error)(ctxhost_sink sink, void *into);
+
+    /* -- since 1.1: test for it with CTXHOST_HAS(api, embed) -- */
+
+    /* Requests vectors of texts; passes them to `sink` once. MODEL_MISSING without an embedder. */
+    ctxhost_status (*embed)(ctxhost_host *host, uint64_t call, const ctxhost_embed_request *request,
+                            ctxhost_embeddings_sink sink, void *into);
 } ctxhost_api_v1;
 
 /* ------------------------------------------------------------------ the engine */

@@ -107,6 +107,8 @@ pub mod capability {
     pub const DELEGATE_COMPACT: &str = "compact.delegate";
     /// [`Host::spawn`](crate::Host::spawn).
     pub const SPAWN: &str = "spawn";
+    /// [`Host::embed`](crate::Host::embed) reaches a model.
+    pub const EMBED: &str = "model.embed";
 }
 
 /// A strategy that selects what a model reads.

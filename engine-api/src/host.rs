@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::abi::guard;
 use crate::abi::host::{HostObj, from_abi};
 use crate::abi::json::{AbiCodec, from_json, to_json};
+use crate::embedding::{EmbedRequest, Embeddings};
 use crate::error::Result;
 use crate::plan::Compaction;
 use crate::request::{CallId, CompactRequest, SessionRef};
@@ -229,6 +230,19 @@ impl Host {
     pub async fn complete(&self, call: CallId, request: CompletionRequest) -> Result<Completion> {
         let answer = self.object.0.complete(call.0, to_json(&request));
         from_json(from_abi(answer.await)?.as_str())
+    }
+
+    /// Computes vectors of texts, for a search by meaning. The host redacts secrets in the texts. Needs
+    /// [`capability::EMBED`](crate::capability::EMBED); implement a search by words without it.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::ModelMissing`](crate::ErrorKind::ModelMissing) if no embedder is configured, also from
+    /// a host of API 1.0; [`ErrorKind::Failed`](crate::ErrorKind::Failed) beyond the limits of
+    /// [`EmbedRequest`]; and the other `Model…` kinds.
+    pub async fn embed(&self, call: CallId, request: EmbedRequest) -> Result<Embeddings> {
+        let answer = self.object.0.embed(call.0, to_json(&request));
+        AbiCodec::decode(from_abi(answer.await)?)
     }
 
     /// Reads a value of this engine's store; `None` if the key does not exist.

@@ -41,10 +41,10 @@
 //!    crate-type = ["cdylib"]       # add "rlib" so that files in tests/ can link it
 //!
 //!    [dependencies]
-//!    ctxhost-engine-api = "1.0"
+//!    ctxhost-engine-api = "1.1"
 //!
 //!    [dev-dependencies]
-//!    ctxhost-engine-api = { version = "1.0", features = ["testing"] }
+//!    ctxhost-engine-api = { version = "1.1", features = ["testing"] }
 //!    ```
 //!
 //! 2. Implement [`ContextEngine`] and call [`export_engine!`] once. Keep `panic = "unwind"`, cargo's default.
@@ -97,6 +97,7 @@ pub mod request;
 #[macro_use]
 mod calls;
 
+mod embedding;
 mod error;
 mod host;
 mod plan;
@@ -107,6 +108,7 @@ mod abi;
 #[cfg(feature = "testing")]
 pub mod testing;
 
+pub use embedding::{EmbedPurpose, EmbedRequest, Embeddings};
 pub use engine::{ContextEngine, EngineInfo, Info, capability};
 pub use error::{EngineError, ErrorKind, Result};
 pub use host::{

@@ -1,5 +1,4 @@
-//! What it costs that an append lasts: 64 sessions that append one after the other, all at once, and all at
-//! once with one sync of the whole file system for all that wait, with the ratios in the same run.
+//! Bench: durable appends of 64 sessions, sequential, concurrent, and with one sync of the file system for all.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::print_stdout)]
 

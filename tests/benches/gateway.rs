@@ -8,6 +8,10 @@
 //! Behind the engine's request comes one to the upstream alone: what the gateway does behind its answer is not laid to
 //! the baseline. With requests in a row, it is done before the next one of the same conversation. The figures are
 //! medians and ratios of medians.
+//!
+//! With many conversations at a time each has a connection of its own and grows by one exchange a request. There the
+//! processor time of a request counts, also behind its answer: the client and the upstream share a processor, which is
+//! full before the proxy's, so requests a second say less.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::print_stdout)]
 
@@ -17,15 +21,18 @@ mod bare;
 mod body;
 #[path = "gateway/client.rs"]
 mod client;
+#[path = "gateway/cpu.rs"]
+mod cpu;
 #[path = "gateway/upstream.rs"]
 mod upstream;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ctxhost_config::Config;
 use ctxhost_gateway::{Gateway, GatewayOptions};
+use futures_util::future::join_all;
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
 
@@ -42,6 +49,11 @@ const ROUNDS: usize = 24;
 /// What a stream carries, and how often one is read.
 const STREAM_CHUNKS: usize = 20_000;
 const STREAMS: usize = 11;
+/// Conversations at a time, and how often each begins anew.
+const MANY: usize = 32;
+const MANY_ROUNDS: usize = 8;
+/// How long work behind answers is waited for.
+const SETTLE: Duration = Duration::from_millis(100);
 
 /// The ways a request can take to the upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +94,8 @@ fn main() {
     let state = tempfile::tempdir().unwrap();
     // Each server has threads of its own, as servers of several processes have: on those of one runtime a
     // proxy and its upstream would call each other like functions.
-    let servers = [ENDS, PROXIES, PROXIES].map(runtime_on);
+    let servers =
+        [(ENDS, cpu::UPSTREAM), (PROXIES, cpu::BARE), (PROXIES, "gateway")].map(runtime_on);
     pin_to(ENDS);
     let upstream = servers[0].block_on(upstream::start());
     let bare = servers[1].block_on(bare::start(upstream));
@@ -96,14 +109,17 @@ fn main() {
         for (bytes, in_a_row) in [(20_000, 1), (800_000, 1), (20_000, OF_A_ROUND)] {
             compare(&addresses, bytes, in_a_row).await;
         }
+        for bytes in [20_000, 800_000] {
+            compare_many(&addresses, bytes).await;
+        }
         compare_streams(&addresses).await;
     });
 }
 
 /// A runtime on one processor: as many threads as it has processors, which is tokio's own choice.
-fn runtime_on(processor: usize) -> Runtime {
+fn runtime_on((processor, name): (usize, &str)) -> Runtime {
     let mut runtime = Builder::new_multi_thread();
-    runtime.enable_all().on_thread_start(move || pin_to(processor));
+    runtime.enable_all().thread_name(name).on_thread_start(move || pin_to(processor));
     if is_pinned() {
         runtime.worker_threads(1);
     }
@@ -189,6 +205,54 @@ async fn compare(addresses: &Addresses, bytes: usize, in_a_row: usize) {
         let how = if in_a_row > 1 { "in a row" } else { "in turns" };
         let (kilobytes, name) = (bytes / 1_000, name(lane.way));
         println!("{kilobytes:>4} kB {how}  {name:<14} {took:>10.1?}  ratio {ratio:.2}");
+    }
+}
+
+/// Many conversations at a time, each over a connection of its own.
+async fn compare_many(addresses: &Addresses, bytes: usize) {
+    let ways = [Way::Bare, Way::PassedThrough, Way::Engine];
+    let mut groups = Vec::new();
+    for way in ways {
+        let mut lanes = Vec::new();
+        for nth in 0..MANY {
+            let client = Client::connect(addresses.of(way)).await;
+            let talk = body::Talk::new(&format!("{way:?} {nth} of many"), bytes);
+            lanes.push(Lane { way, client, talk, times: Vec::new() });
+        }
+        groups.push((way, lanes, Duration::ZERO, Duration::ZERO));
+    }
+    for _ in 0..MANY_ROUNDS {
+        for (way, lanes, took, cpu) in &mut groups {
+            for lane in lanes.iter_mut() {
+                lane.talk.restart();
+                lane.client.post(path(lane.way), lane.talk.body()).await;
+            }
+            tokio::time::sleep(SETTLE).await;
+            let (before, began) = (cpu_of_proxy(*way), Instant::now());
+            join_all(lanes.iter_mut().map(|lane| lane.go_on(OF_A_ROUND))).await;
+            *took += began.elapsed();
+            tokio::time::sleep(SETTLE).await;
+            *cpu += cpu_of_proxy(*way).saturating_sub(before);
+        }
+    }
+    let requests = MANY * OF_A_ROUND * MANY_ROUNDS;
+    let baseline = groups[0].3;
+    for (way, _, took, cpu) in &groups {
+        let (kilobytes, name) = (bytes / 1_000, name(*way));
+        let ratio = cpu.as_secs_f64() / baseline.as_secs_f64();
+        let cpu = *cpu / requests as u32;
+        let speed = requests as f64 / took.as_secs_f64();
+        println!(
+            "{kilobytes:>4} kB {MANY} at a time  {name:<14} {cpu:>10.1?} of the processor a request  ratio {ratio:.2}  {speed:.0} requests/s"
+        );
+    }
+}
+
+fn cpu_of_proxy(way: Way) -> Duration {
+    match way {
+        Way::Direct => cpu::cpu_of(cpu::UPSTREAM),
+        Way::Bare => cpu::cpu_of(cpu::BARE),
+        Way::PassedThrough | Way::Engine => cpu::cpu_of_gateway(),
     }
 }
 

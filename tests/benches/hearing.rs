@@ -1,4 +1,4 @@
-//! What a long request costs that nobody has heard before, and what it costs the clients beside it.
+//! Bench: first requests of many messages, and their effect on small requests beside them.
 //!
 //! Requests of twice as many messages, calls or parts should take twice as long: the first ratio tells. The second is to the
 //! baseline, one parse of the same body as a JSON value, which a faster machine does faster as well. `-- <words>` takes the shapes
@@ -52,7 +52,7 @@ async fn gateway(upstream: String, window: u64, state: std::path::PathBuf) -> St
     let config = Config::parse("ctxhost.toml", &config).unwrap();
     let mut options = GatewayOptions::from_config(&config, state);
     options.listen = Some("127.0.0.1:0".into());
-    (options.token, options.watch_config) = (None, false);
+    (options.token, options.watched_config) = (None, None);
     for dialect in ["anthropic", "openai", "gemini"] {
         options.upstreams.insert(dialect.into(), upstream.clone());
     }

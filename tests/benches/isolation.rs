@@ -1,6 +1,7 @@
-//! What a process of its own costs an engine: `assemble` of the window engine over 100,000 entries with a
-//! budget of 200,000 tokens, on a lane and in a worker, with one new entry before every request as in a
-//! session; how long the first request takes, which sends the whole transcript; how long a start takes.
+//! Bench: `assemble` of the window engine over 100,000 entries, on a thread and in a sandbox process.
+//!
+//! One entry is new before every request, as in a session; the first request, which sends the whole transcript, and a
+//! start are measured too.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 

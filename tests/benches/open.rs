@@ -1,7 +1,7 @@
-//! What opening a long session costs: one of 1,000,000 entries and 3,000 compactions, read whole and by its
-//! checkpoint, and one turn of a runtime behind each. Every figure is taken in a process of its own, so
-//! that none has the memory of another. `cargo bench -p ctxhost-tests --bench open -- 100000` takes
-//! another number of entries.
+//! Bench: opening a session of 1,000,000 entries and 3,000 compactions, in full and by its checkpoint.
+//!
+//! Each figure is taken in a process of its own. `cargo bench -p ctxhost-tests --bench open -- 100000` sets the number
+//! of entries.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::print_stdout)]
 

@@ -1,4 +1,4 @@
-//! A wire between a program and a server that is cut, stalled or refused on demand.
+//! A proxy between a program and a server that cuts, stalls or refuses connections on demand.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};

@@ -1,5 +1,4 @@
-//! Requests of tens of thousands of messages, calls or parts: what a client sends that has gone on for months, or that
-//! means harm.
+//! Requests of tens of thousands of messages, calls or parts.
 
 use serde_json::{Value, json};
 

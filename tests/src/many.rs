@@ -1,4 +1,4 @@
-//! Many agents at work at the same time through one gateway: each keeps its session, whatever the gateway forgets.
+//! Many concurrent agents through one gateway: each keeps its session.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader};

@@ -1,5 +1,4 @@
-//! A provider on a loopback port that speaks five dialects, does as its script says, measures and checks
-//! every request, and fails on demand.
+//! A scripted provider on a loopback port: five dialects, checks and measures every request, fails on demand.
 //!
 //! It runs on a runtime of its own, so that it can be taken down under a client, and so that tests
 //! without a runtime can use it.

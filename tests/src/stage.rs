@@ -1,4 +1,4 @@
-//! One session of a runtime on a stage: words are said, and everything that happens is written down.
+//! Drives one session of a runtime and records every event.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A folder in which an agent works on scripted providers, and what must hold of its session after all.
+//! A working folder of an agent with scripted providers, and checks of its session.
 
 use std::fmt::Write as _;
 use std::fs;

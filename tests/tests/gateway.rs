@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 #![allow(clippy::print_stderr)]
 
+#[path = "gateway/accepted.rs"]
+mod accepted;
 #[path = "gateway/access.rs"]
 mod access;
 // Clients of the stories without a socket; not all that they can is needed here.

@@ -3,10 +3,12 @@
 use abi_stable::StableAbi;
 use abi_stable::sabi_trait;
 use abi_stable::std_types::{RArc, ROption, RResult, RStr, RString, RVec};
-use async_ffi::FfiFuture;
+use async_ffi::{FfiFuture, FutureExt as _};
 use serde_json::Value;
 
+use super::json::AbiCodec;
 use super::plan::AbiPlan;
+use crate::embedding::Embeddings;
 use crate::error::{EngineError, ErrorKind, Result};
 
 /// The ABI of [`EngineError`]. Frozen within the major version.
@@ -16,6 +18,17 @@ pub struct AbiError {
     pub(crate) code: u32,
     pub(crate) message: RString,
     pub(crate) detail_json: RString,
+}
+
+/// The ABI of [`Embeddings`]. Frozen within the major version.
+#[repr(C)]
+#[derive(StableAbi)]
+pub struct AbiEmbeddings {
+    model: RString,
+    dimensions: u64,
+    values: RVec<f32>,
+    /// For fields of later minors; empty for none.
+    ext_json: RString,
 }
 
 /// The result of an asynchronous call.
@@ -46,6 +59,12 @@ pub trait AbiHost: Send + Sync + 'static {
     fn delegate_compact(&self, call: u64, request_json: RString) -> AbiFuture<AbiPlan>;
     #[sabi(last_prefix_field)]
     fn spawn(&self, session_id: RString, task: FfiFuture<()>);
+    /// Since 1.1.
+    fn embed(&self, call: u64, request_json: RString) -> AbiFuture<AbiEmbeddings> {
+        // Runs in a library whose host is older.
+        let _ = (call, request_json);
+        std::future::ready(to_abi(Err(embedder_missing()))).into_ffi()
+    }
     // ABI growth: a service of a later minor goes here, with a default body that degrades safely.
 }
 
@@ -77,6 +96,34 @@ impl From<AbiError> for EngineError {
             detail: serde_json::from_str(error.detail_json.as_str()).unwrap_or(Value::Null),
         }
     }
+}
+
+impl AbiCodec<AbiEmbeddings> for Embeddings {
+    fn encode(self) -> AbiEmbeddings {
+        AbiEmbeddings {
+            model: self.model.into(),
+            dimensions: self.dimensions as u64,
+            values: self.values.into(),
+            ext_json: RString::new(),
+        }
+    }
+
+    fn decode(abi: AbiEmbeddings) -> Result<Embeddings> {
+        let values = abi.values.into_vec();
+        let dimensions = usize::try_from(abi.dimensions).unwrap_or(usize::MAX);
+        let is_whole = values.len().checked_rem(dimensions).unwrap_or(values.len()) == 0;
+        if !is_whole {
+            let message =
+                format!("the host sent {} numbers as vectors of {dimensions}", values.len());
+            return Err(EngineError::new(ErrorKind::Protocol, message));
+        }
+        Ok(Embeddings { model: abi.model.into_string(), dimensions, values })
+    }
+}
+
+/// The error of a host without an embedder.
+pub(crate) fn embedder_missing() -> EngineError {
+    EngineError::new(ErrorKind::ModelMissing, "this host offers no embedder")
 }
 
 pub(crate) fn to_abi<T>(result: Result<T>) -> RResult<T, AbiError> {

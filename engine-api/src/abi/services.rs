@@ -10,9 +10,12 @@ use async_ffi::{FfiFuture, FutureExt as _};
 use serde_json::Value;
 
 use super::guard::{catch_panic, guard_panics};
-use super::host::{AbiFuture, AbiHost, AbiHost_TO, HostObj, to_abi};
+use super::host::{
+    AbiEmbeddings, AbiFuture, AbiHost, AbiHost_TO, HostObj, embedder_missing, to_abi,
+};
 use super::json::{AbiCodec, from_json, to_json};
 use super::plan::AbiPlan;
+use crate::embedding::{EmbedRequest, Embeddings};
 use crate::error::{EngineError, ErrorKind, Result};
 use crate::host::{
     Completion, CompletionRequest, HistoryPage, HistoryRequest, HostInfo, LogLevel, PromptCache,
@@ -70,6 +73,10 @@ pub trait HostServices: Send + Sync + 'static {
     ) -> BoxFuture<Result<Compaction>>;
     /// See [`Host::spawn`](crate::Host::spawn).
     fn spawn(&self, session: &SessionRef, task: BoxFuture<()>);
+    /// See [`Host::embed`](crate::Host::embed). By default there is no embedder.
+    fn embed(&self, _call: CallId, _request: EmbedRequest) -> BoxFuture<Result<Embeddings>> {
+        Box::pin(std::future::ready(Err(embedder_missing())))
+    }
 }
 
 /// Services that can be revoked: afterwards every call answers [`ErrorKind::Dead`], although the engine
@@ -254,5 +261,12 @@ impl AbiHost for RevocableServices {
     fn spawn(&self, session_id: RString, task: FfiFuture<()>) {
         // A revoked host drops the task, which cancels it.
         self.call_or((), |host| host.spawn(&session(session_id.as_str()), Box::pin(task)));
+    }
+
+    fn embed(&self, id: u64, request: RString) -> AbiFuture<AbiEmbeddings> {
+        self.call_async(
+            move |host| Ok(host.embed(CallId(id), from_json(request.as_str())?)),
+            AbiCodec::encode,
+        )
     }
 }

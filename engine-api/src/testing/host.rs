@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde_json::Value;
 
 use crate::border::BoxFuture;
+use crate::embedding::{EmbedRequest, Embeddings};
 use crate::engine::capability;
 use crate::error::{EngineError, ErrorKind, Result};
 use crate::host::{
@@ -27,7 +28,7 @@ const START_MS: i64 = 1_767_225_600_000;
 /// Maximum number of entries in a page of the history, as documented at [`HistoryRequest::limit`].
 const HISTORY_PAGE_ENTRIES: usize = 1_000;
 
-/// All capabilities.
+/// All capabilities that need no setting.
 const ALL_CAPABILITIES: [&str; 7] = [
     capability::COMPLETE,
     capability::KV,
@@ -37,6 +38,12 @@ const ALL_CAPABILITIES: [&str; 7] = [
     capability::DELEGATE_COMPACT,
     capability::SPAWN,
 ];
+
+/// Computes the vector of a text.
+type TextEmbedder = Arc<dyn Fn(&str) -> Vec<f32> + Send + Sync>;
+
+/// The model of the scripted embedder.
+const EMBEDDER: &str = "scripted";
 
 /// A line that an engine logged.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,7 +60,7 @@ pub struct LogLine {
 
 /// A host in memory. Clones share their state, so a test can keep one and pass the other to the engine.
 ///
-/// By default it has all capabilities and no model answers. Its clock is fixed until it is set or an
+/// By default it has all capabilities but an embedder, and no model answers. Its clock is fixed until it is set or an
 /// engine sleeps. Blob handles look like SHA-256 digests but are not.
 #[derive(Clone, Default)]
 pub struct ScriptedHost {
@@ -70,6 +77,8 @@ struct ScriptedState {
     completions: VecDeque<Result<Completion>>,
     default_answer: Option<Completion>,
     requests: Vec<CompletionRequest>,
+    embedder: Option<TextEmbedder>,
+    embed_requests: Vec<EmbedRequest>,
     log: Vec<LogLine>,
     progress: Vec<(CallId, u32, String)>,
     cancelled: HashSet<CallId>,
@@ -94,6 +103,8 @@ impl Default for ScriptedState {
             completions: VecDeque::new(),
             default_answer: None,
             requests: Vec::new(),
+            embedder: None,
+            embed_requests: Vec::new(),
             log: Vec::new(),
             progress: Vec::new(),
             cancelled: HashSet::new(),
@@ -158,6 +169,20 @@ impl ScriptedHost {
     /// The requests to the model so far.
     pub fn completion_requests(&self) -> Vec<CompletionRequest> {
         self.state().requests.clone()
+    }
+
+    /// Adds an embedder with its capability. It must return vectors of one length.
+    pub fn embed_with(&self, embedder: impl Fn(&str) -> Vec<f32> + Send + Sync + 'static) {
+        let mut state = self.state();
+        state.embedder = Some(Arc::new(embedder));
+        if !state.offers(capability::EMBED) {
+            state.capabilities.push(capability::EMBED.into());
+        }
+    }
+
+    /// The requests to the embedder so far.
+    pub fn embed_requests(&self) -> Vec<EmbedRequest> {
+        self.state().embed_requests.clone()
     }
 
     /// The lines logged so far.
@@ -265,6 +290,18 @@ impl ScriptedState {
         };
         let missing = || EngineError::new(ErrorKind::ModelMissing, "no scripted answer is left");
         next.unwrap_or_else(|| Err(missing()))
+    }
+
+    fn embed(&mut self, request: EmbedRequest) -> Result<Embeddings> {
+        let missing = || EngineError::new(ErrorKind::ModelMissing, "no embedder is scripted");
+        let embedder = self.embedder.clone().ok_or_else(missing)?;
+        let vectors: Vec<Vec<f32>> = request.texts.iter().map(|text| embedder(text)).collect();
+        self.embed_requests.push(request);
+        Ok(Embeddings {
+            model: EMBEDDER.into(),
+            dimensions: vectors.first().map_or(0, Vec::len),
+            values: vectors.concat(),
+        })
     }
 
     fn page(&self, request: &HistoryRequest) -> HistoryPage {

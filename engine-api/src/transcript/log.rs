@@ -49,6 +49,8 @@ pub struct TranscriptLog {
     open_calls: HashMap<String, u64>,
     /// Number of calls without a result, by position of the assistant message.
     unanswered: HashMap<u64, usize>,
+    /// The newest entry that is not a result.
+    last_other: Option<u64>,
 }
 
 impl TranscriptLog {
@@ -88,7 +90,7 @@ impl TranscriptLog {
             Some(assistant) => {
                 frame = self.frame_of(assistant);
                 // Providers require results directly after their calls; the flag marks exceptions.
-                if !self.follows_its_call(assistant, seq) {
+                if self.last_other > Some(assistant) {
                     flags = flags.with(Flags::DISPLACED);
                 }
                 self.join_frame(frame, seq);
@@ -121,6 +123,9 @@ impl TranscriptLog {
             text: entry.text.into(),
             raw: entry.raw.into(),
         };
+        if entry.role != Role::Tool {
+            self.last_other = Some(seq);
+        }
         self.push(head, texts);
         self.len += 1;
         self.tokens += u64::from(tokens);
@@ -157,12 +162,6 @@ impl TranscriptLog {
 
     fn frame_of(&self, seq: u64) -> u64 {
         self.entry(seq).map_or(seq, |entry| entry.frame)
-    }
-
-    /// Whether there are only results between the assistant message and its new result.
-    fn follows_its_call(&self, assistant: u64, result: u64) -> bool {
-        let is_result = |seq| self.entry(seq).is_some_and(|e| e.role == Role::Tool.code());
-        (assistant + 1..result).all(is_result)
     }
 
     /// Records the result of one call of an assistant message.

@@ -7,6 +7,16 @@ use super::message::{ContentBlock, Message};
 /// The tokens of one image.
 pub const IMAGE_TOKENS: u64 = 2_000;
 
+/// The part of a file in base64 that is estimated like one image: about a page of a document.
+const FILE_PART_CHARS: u64 = 64 * 1024;
+
+/// What a block with a file contains: its media type, or the key under which OpenAI sends files and recordings.
+const FILE_KEYS: [&str; 5] =
+    ["\"media_type\"", "\"mimeType\"", "\"mime_type\"", "\"file_data\"", "\"input_audio\""];
+
+/// Shorter base64 is estimated like text: as tokens it is less than one part.
+const MIN_FILE_CHARS: u64 = IMAGE_TOKENS * CHARS_PER_TOKEN;
+
 /// Weighted characters per token.
 pub const CHARS_PER_TOKEN: u64 = 4;
 
@@ -41,6 +51,7 @@ pub fn weighted_chars(text: &str) -> u64 {
 pub fn message(message: &Message<'_>) -> u64 {
     let mut chars = 0;
     let mut images = 0;
+    let mut file_tokens = 0;
     for block in &message.blocks {
         match block {
             ContentBlock::Text(text) => chars += weighted_chars(text),
@@ -49,10 +60,29 @@ pub fn message(message: &Message<'_>) -> u64 {
                 chars += weighted_chars(&call.name) + weighted_chars(&call.arguments);
             }
             ContentBlock::Image { .. } => images += 1,
-            ContentBlock::Other(json) => chars += weighted_chars(json),
+            ContentBlock::Other(json) => {
+                let (files_chars, files_tokens) = files_in(json);
+                chars += weighted_chars(json) - files_chars;
+                file_tokens += files_tokens;
+            }
         }
     }
-    chars.div_ceil(CHARS_PER_TOKEN) + images * IMAGE_TOKENS
+    chars.div_ceil(CHARS_PER_TOKEN) + images * IMAGE_TOKENS + file_tokens
+}
+
+/// The characters of all base64 files in the JSON of a block, and their tokens: providers count the pages of a
+/// document and the seconds of a recording, not the characters of its encoding.
+fn files_in(json: &str) -> (u64, u64) {
+    // Data of a block that is no file, such as a chart, is read by the model as text.
+    if !FILE_KEYS.iter().any(|key| json.contains(key)) {
+        return (0, 0);
+    }
+    // No other text has so many of these characters in a row. Encrypted thinking is base64 for URLs, which differs.
+    let is_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/=".contains(byte);
+    let runs = json.as_bytes().split(|byte| !is_base64(byte)).map(|run| run.len() as u64);
+    runs.filter(|chars| *chars >= MIN_FILE_CHARS).fold((0, 0), |(all, tokens), chars| {
+        (all + chars, tokens + chars.div_ceil(FILE_PART_CHARS) * IMAGE_TOKENS)
+    })
 }
 
 /// The weight of one character, in weighted characters.
@@ -86,6 +116,29 @@ pub fn char_weight(character: char) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_is_not_estimated_as_text() {
+        let tokens = |data: &str| {
+            let source =
+                format!(r#"{{"type":"base64","media_type":"application/pdf","data":"{data}"}}"#);
+            let block = format!(r#"{{"type":"document","title":"report","source":{source}}}"#);
+            let raw = format!(r#"{{"role":"user","content":[{block}]}}"#);
+            message(&Message::parse(&raw, ""))
+        };
+        let around = tokens("");
+        assert_eq!(tokens(&"JVBERi0xLjQK".repeat(100)), around + 300);
+        assert!((16 * 2_000..17 * 2_000).contains(&tokens(&"JVBERi0xLjQ/".repeat(87_000))));
+        let chart = "c".repeat(30_000);
+        let raw = format!(r#"{{"role":"user","content":[{{"type":"chart","data":"{chart}"}}]}}"#);
+        assert!(message(&Message::parse(&raw, "")) > 7_500, "no file");
+        let encrypted = "gAAAAABo-xYz_w".repeat(10_000);
+        assert_eq!(tokens(&encrypted), around + 35_000);
+        // Text in a text block is text, whatever it encodes.
+        let data = "JVBERi0xLjQK".repeat(10_000);
+        let raw = format!(r#"{{"role":"user","content":"{data}"}}"#);
+        assert_eq!(message(&Message::parse(&raw, "")), 30_000);
+    }
 
     #[test]
     fn weights_of_the_recorded_cases() {

@@ -15,25 +15,24 @@ ctxhost_engine_api::settings! {
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields)]
     pub struct Settings {
-        /// Whether the engine compacts at all. Without it the host's emergency trim handles a
-        /// request that does not fit.
+        /// Whether the engine compacts; without it the host's emergency trim makes a request fit.
         pub compaction: bool = true, Flag;
         /// Whether the engine compacts without a user's request.
         pub auto_compaction: bool = true, Flag;
-        /// Whether running notes are used as the summary before a model is called: they exist
-        /// already and cost nothing. With false the configured model writes every summary.
+        /// Whether running notes are used as the summary, which costs nothing; with false the
+        /// configured model writes every summary.
         pub session_memory: bool = true, Flag;
         /// Name of the model that writes summaries; empty for the host's choice.
         pub model: String = String::new(), AnyText;
         /// Size of the whole summary: nine sections of a few lines.
         pub summary_chars: u64 = 16_000, Whole(0), "weighted characters";
-        /// The same as a share of the threshold; the smaller of the two counts.
+        /// The same as a share of the threshold; the smaller one counts.
         pub summary_share: f64 = 0.2, Number(0.0, 1.0), "share";
         /// Share of the threshold up to which the last turn stays word for word; of a longer one
-        /// its newest part stays. With summary and attachments about half is free afterwards.
+        /// its newest part. About half is then free.
         pub last_turn_share: f64 = 0.3, Number(0.0, 1.0), "share";
         /// Share of the threshold for the tool results of one round; of longer ones head and
-        /// important tail are shown. The protected entries then always leave room to compact.
+        /// important tail are shown, so that compacting frees room.
         pub preview_share: f64 = 0.5, Number(0.0, 1.0), "share";
         /// Failed compactions in a row after which automatic ones stop: a third failure is not an
         /// accident.
@@ -60,11 +59,11 @@ ctxhost_engine_api::settings! {
         pub output_tokens: u64 = 16_000, Whole(0), "provider tokens";
         /// Reserved in addition, so that the compaction's own request fits.
         pub buffer_tokens: u64 = 13_000, Whole(0), "provider tokens";
-        /// Percent of the window instead of the rule of output and buffer; 0 for the rule. The
-        /// variable `CTXHOST_BOUNDARY_PERCENT` overrides it.
+        /// Percent of the window instead of the rule of output and buffer; 0 for the rule.
+        /// `CTXHOST_BOUNDARY_PERCENT` overrides it.
         pub percent: u64 = 0, Between(0, 100), "percent";
-        /// Minimum of the rule in percent of the window: in a small window output and buffer would
-        /// take more than half, and compactions would be twice as frequent.
+        /// Minimum of the rule in percent of the window: in a small one output and buffer would
+        /// take more than half.
         pub min_percent: u64 = 65, Between(0, 100), "percent";
     }
 }
@@ -94,14 +93,13 @@ ctxhost_engine_api::settings! {
         pub enabled: bool = true, Flag;
         /// Number of newest results that stay.
         pub keep_results: usize = 5, Whole(0), "results";
-        /// A longer old result is cleared: shorter ones are mostly answers to a question and not
-        /// worth a second call.
+        /// A longer old result is cleared: shorter ones are mostly answers to a question.
         pub over_chars: u64 = 2_000, Whole(0), "weighted characters";
         /// Share of the threshold from which results are cleared although the provider's cache is
         /// warm.
         pub pressure_share: f64 = 0.6, Number(0.0, 1.0), "share";
-        /// Minimum share of the threshold that such a clearing saves: less is not worth the cached
-        /// prefix it invalidates.
+        /// Minimum share of the threshold that such a clearing saves: less does not pay for a new
+        /// cached prefix.
         pub min_saving_share: f64 = 0.05, Number(0.0, 1.0), "share";
     }
 }

@@ -19,8 +19,8 @@ ctxhost_engine_api::settings! {
     pub struct Settings {
         /// Turns of a leaf; a leaf ends before the next user message.
         pub leaf_turns: u64 = 4, Whole(1), "turns";
-        /// A leaf also ends when its entries reach this size: an agent's turn may have a hundred
-        /// entries, and one line cannot describe them.
+        /// A leaf also ends at this size: an agent's turn may have a hundred entries, too many for
+        /// one line.
         pub leaf_tokens: u64 = 2_000, Whole(1), "tokens";
         /// A leaf also ends at a pause of this length, because another subject follows.
         pub pause_minutes: u64 = 30, Whole(1), "minutes";
@@ -31,25 +31,24 @@ ctxhost_engine_api::settings! {
         pub leaf_text_tokens: u64 = 110, Whole(20), "tokens";
         /// Size of the text of a node above: a line of each of its sources.
         pub node_text_tokens: u64 = 180, Whole(20), "tokens";
-        /// Share of the budget that is free after a move: the prefix is then stable, and cached,
-        /// until a third of the budget is new.
+        /// Share of the budget that is free after a move: the prefix then stays cached until a
+        /// third of the budget is new.
         pub slack_share: f64 = 0.34, Number(0.0, SLACK_SHARE_MAX), "share";
         /// Share for the newest entries in a session that uses tools: an agent needs its latest
         /// steps.
         pub agent_tail_share: f64 = 0.6, Number(TAIL_SHARE_MIN, 1.0), "share";
-        /// Share for the newest entries in a session without tools: a few exchanges; the answer to
-        /// a question is found, not recent.
+        /// Share for the newest entries in a session without tools: the answer to a question is
+        /// found, not recent.
         pub chat_tail_share: f64 = 0.15, Number(TAIL_SHARE_MIN, 1.0), "share";
         /// Share for the nodes in a session that uses tools: they name the files and commands of
         /// earlier steps.
         pub agent_node_share: f64 = 0.25, Number(0.0, OWN_SHARE_MAX), "share";
         /// Share for the nodes in a session without tools: found entries answer better.
         pub chat_node_share: f64 = 0.08, Number(0.0, OWN_SHARE_MAX), "share";
-        /// The nodes in tokens; the smaller of the two counts. More than a hundred lines of an
-        /// outline are not read.
+        /// The same in tokens; the smaller one counts. A longer outline is not read.
         pub node_tokens: u64 = 12_000, Whole(0), "tokens";
-        /// Share for what a new prompt finds in a session that uses tools: most of what such a
-        /// prompt needs is in view.
+        /// Share for what a new prompt finds in a session that uses tools: most of what it needs is
+        /// in view.
         pub agent_note_share: f64 = 0.1, Number(0.0, OWN_SHARE_MAX), "share";
         /// The same in a session without tools: an answer needs found text more than free room.
         pub chat_note_share: f64 = 0.25, Number(0.0, OWN_SHARE_MAX), "share";
@@ -57,14 +56,14 @@ ctxhost_engine_api::settings! {
         /// sources of a node.
         pub tools: bool = true, Flag;
         /// Nodes that the configured model writes after a turn, from the entries of their leaves; 0
-        /// for extracts only. One keeps pace with six leaves of a turn each.
+        /// for extracts only.
         pub model_nodes: u64 = 1, Whole(0), "nodes";
         /// Name of the model that writes nodes; empty for the host's choice.
         pub model: String = String::new(), AnyText;
         /// Failures in a row after which the model is not asked: a third failure is not an accident.
         pub breaker_failures: u64 = 3, Whole(1), "failures in a row";
-        /// Time without requests after these failures: ten minutes, because summaries mostly fail
-        /// while a provider has an outage.
+        /// Time without requests after these failures: summaries mostly fail while a provider has
+        /// an outage.
         pub breaker_cooldown_ms: u64 = 600_000, Whole(0), "ms";
     }
 }

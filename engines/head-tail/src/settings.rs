@@ -11,22 +11,20 @@ ctxhost_engine_api::settings! {
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields)]
     pub struct Settings {
-        /// Share of the window from which the engine acts: half of a window is free for new
-        /// entries, and there is room to write a summary. The trigger is never above the request's
-        /// budget.
+        /// Share of the window from which the engine acts, at most the request's budget: half is
+        /// free for new entries and for a summary.
         pub threshold_share: f64 = 0.5, Share, "share";
-        /// Number of first messages kept until the first compaction, without system messages: the
-        /// task and the first steps. Later they are ordinary history.
+        /// First messages kept until the first compaction, system messages not counted: the task
+        /// and the first steps.
         pub head_messages: u64 = 3, Whole(0), "messages";
-        /// Share of the trigger for those messages: a large file that was read first would
-        /// otherwise never be dropped.
+        /// Share of the trigger for those messages: a large file read first would otherwise stay.
         pub head_share: f64 = 0.1, Share, "share";
         /// Share of the trigger for the newest messages, word for word.
         pub tail_share: f64 = 0.2, Share, "share";
-        /// Minimum messages in the tail if there is room: a tail of one long result has no context.
+        /// Minimum messages in the tail if there is room: one long result alone has no context.
         pub tail_messages: u64 = 8, Whole(0), "messages";
-        /// Factor by which the tail may exceed its share to end at a whole message or at the user's
-        /// newest request.
+        /// Factor by which the tail may exceed its share to end at a whole message or the newest
+        /// request.
         pub tail_overrun: f64 = 1.5, Number(1.0, 3.0), "factor";
         /// A longer old result becomes one line.
         pub prune_result_chars: u64 = 200, Whole(0), "weighted characters";
@@ -35,10 +33,10 @@ ctxhost_engine_api::settings! {
         /// Length of each shortened argument text.
         pub keep_argument_chars: u64 = 200, Whole(0), "weighted characters";
         /// Old results are pruned once they take this share of the trigger together: each batch
-        /// invalidates the provider's cache, so small ones cost more than they save.
+        /// invalidates the provider's cache.
         pub prune_batch_share: f64 = 0.1, Share, "share";
-        /// Whether a model writes summaries if the host has one; with false every summary is made
-        /// of the conversation's own sentences.
+        /// Whether a model writes summaries if the host has one; else they are made of the
+        /// conversation's own sentences.
         pub use_model: bool = true, Flag;
         /// Name of the model; empty for the host's choice.
         pub model: String = String::new(), AnyText;
@@ -48,8 +46,7 @@ ctxhost_engine_api::settings! {
         pub summary_min_tokens: u64 = 2_000, Whole(0), "tokens";
         /// Maximum size of a summary: a longer one is history again.
         pub summary_max_tokens: u64 = 12_000, Whole(0), "tokens";
-        /// Maximum size of a summary as a share of the budget: the host limits the text that
-        /// engines insert.
+        /// Maximum size of a summary as a share of the budget: the host limits what engines insert.
         pub summary_budget_share: f64 = 0.25, Share, "share";
         /// Limits of the ledger of a summary.
         pub room: RoomSettings = RoomSettings::default(), Table(RoomSettings::SETTINGS);
@@ -58,7 +55,7 @@ ctxhost_engine_api::settings! {
         /// Share of the budget that a compaction stays below: the host refuses a result above 0.95.
         pub target_share: f64 = 0.9, Share, "share";
         /// Whether a failed summary ends the compaction and keeps the history, instead of falling
-        /// back to an extractive summary.
+        /// back to an extractive one.
         pub abort_on_summary_failure: bool = false, Flag;
         /// Time without model calls after a failed summary, and without compactions after two that
         /// saved too little.

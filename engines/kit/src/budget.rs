@@ -11,17 +11,17 @@ ctxhost_engine_api::settings! {
     #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields)]
     pub struct RoomSettings {
-        /// Share of the budget for the user's requests, word for word. It holds all requests of a
-        /// long session in a small window; pasted text in them is cut first.
+        /// Share of the budget for the user's requests, word for word; enough for a long session in
+        /// a small window. Pasted text is cut first.
         pub request_share: f64 = 0.1, Number(0.0, 0.5), "share";
-        /// Share of the budget for commands, identifiers and names. In a window of 32,000 it holds seven
-        /// in ten commands of a session of 484 requests; 0.15 holds five.
+        /// Share of the budget for commands, identifiers and names. In a window of 32,000 it holds
+        /// seven in ten commands of a session of 484 requests.
         pub ledger_share: f64 = 0.2, Number(0.0, 0.5), "share";
-        /// The same in weighted characters; the smaller of the two counts. About 250 commands and
-        /// 200 names, more than a model uses.
+        /// The same in weighted characters; the smaller one counts: about 250 commands and 200
+        /// names.
         pub ledger_chars: u64 = 32_000, Whole(0), "weighted characters";
-        /// Share of that room for further files and code symbols, by frequency and recency: the next
-        /// calls use more names than a conversation mentions as paths; 0 for none.
+        /// Share of that room for further files and code symbols, by frequency and recency: the
+        /// next calls use more names than messages mention; 0 for none.
         pub name_share: f64 = 0.4, Number(0.0, 0.5), "share";
         /// One command; reduced to 96 if room is short.
         pub command_chars: u64 = 160, Whole(0), "weighted characters";

@@ -56,6 +56,7 @@ impl Replacement {
     pub fn chars(&self) -> u64 {
         match &self.body {
             ReplacementBody::Text(text) => tokens::weighted_chars(text),
+            // Several blocks have no single text; images have no characters at all.
             ReplacementBody::Raw(_) => self.tokens() * tokens::CHARS_PER_TOKEN,
         }
     }

@@ -14,31 +14,30 @@ ctxhost_engine_api::settings! {
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields)]
     pub struct Settings {
-        /// Number of newest results that stay in full: the published measurements with this value
-        /// lost no solved tasks and saved half of the tokens.
+        /// Newest results that stay in full: published measurements with this value lost no solved
+        /// tasks and saved half of the tokens.
         pub keep_results: usize = 10, Whole(0), "results";
-        /// Minimum of results in full under pressure: the current one and the one before. Results
-        /// of the live round always stay.
+        /// Minimum of results in full under pressure: the current one and the one before. The live
+        /// round's always stay.
         pub min_keep_results: usize = 2, Whole(0), "results";
-        /// Number of results masked at once: each batch invalidates the provider's cache, so the
-        /// prefix is stable for ten results.
+        /// Results masked at once: each batch invalidates the provider's cache.
         pub batch_results: usize = 10, Whole(1), "results";
-        /// Names kept in the line of a masked result: about five paths. The next calls often need a
-        /// name that only a result contained.
+        /// Names in the line of a masked result, about five paths, which the next calls often need.
         pub name_chars: u64 = 160, Whole(0), "weighted characters";
-        /// Share of the budget for names of dropped turns: paths, files, addresses, hashes and
-        /// symbols, ranked by frequency and recency.
+        /// Share of the budget for names of dropped turns (paths, files, addresses, hashes,
+        /// symbols), by frequency and recency.
         pub ledger_share: f64 = 0.15, Number(0.0, LEDGER_SHARE_MAX), "share";
-        /// Keeps the user's first message when turns are dropped: it is the task.
+        /// Keeps the user's first message, even if the host does not pin it: an agent without its
+        /// task drifts.
         pub keep_first_task: bool = true, Flag;
-        /// Inserts `[12 earlier entries left out]` in place of dropped turns: a model that knows of
-        /// a gap asks instead of guessing.
+        /// Inserts `[12 earlier entries left out]` in place of what was dropped: a model that knows
+        /// of a gap asks instead of guessing.
         pub leave_out_note: bool = true, Flag;
-        /// Share of the budget that is free after results or turns were dropped, 0.0 … 0.9: the
-        /// prefix is then stable until a quarter of the budget is new.
+        /// Share of the budget that is free after a move: the prefix then stays cached until a
+        /// quarter of the budget is new.
         pub slack_share: f64 = 0.25, Number(0.0, SLACK_SHARE_MAX), "share";
-        /// Share of the budget for user requests before the kept turns, newest first, 0.0 … 0.5:
-        /// requests are kept longer than the work on them.
+        /// Share of the budget for user requests before the kept turns, newest first: requests are
+        /// kept longer than the work on them.
         pub request_share: f64 = 0.1, Number(0.0, REQUEST_SHARE_MAX), "share";
     }
 }

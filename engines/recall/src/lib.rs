@@ -11,6 +11,7 @@
 )]
 
 mod compaction;
+mod embedding;
 mod entry_masks;
 mod files;
 mod folded;
@@ -22,6 +23,7 @@ mod session;
 mod settings;
 mod stored_layout;
 mod tools;
+mod vectors;
 mod window_move;
 
 use std::cell::OnceCell;
@@ -38,11 +40,13 @@ use ctxhost_engine_kit::session_map::SessionMap;
 use ctxhost_engine_kit::settings::share_of;
 use ctxhost_engine_kit::store::{has_capability, has_key_value_store, session_key};
 
+use embedding::EmbedderState;
 use folded::FoldedEntries;
 use layout::RequestLayout;
 use ranking::RankedSlice;
 use session::RecallSession;
 pub use settings::Settings;
+use vectors::embedded_text;
 
 /// Layer name in plan notes.
 const LAYER: &str = "recall";
@@ -64,6 +68,8 @@ pub struct RecallEngine {
     host: Host,
     settings: Settings,
     sessions: SessionMap<RecallSession>,
+    has_embedder: bool,
+    embedder: EmbedderState,
     /// The session of the newest ingest, for the status.
     newest: Mutex<SessionRef>,
 }
@@ -74,6 +80,8 @@ impl ContextEngine for RecallEngine {
     fn create(host: Host, config: Value) -> Result<Self> {
         let settings = Settings::parse(&config)?;
         Ok(RecallEngine {
+            has_embedder: has_capability(&host, capability::EMBED),
+            embedder: EmbedderState::default(),
             host,
             settings,
             sessions: SessionMap::default(),
@@ -93,6 +101,7 @@ impl ContextEngine for RecallEngine {
 
     async fn assemble(&self, transcript: Transcript, request: AssembleRequest) -> Result<Plan> {
         self.restore(&transcript, &request.session).await;
+        self.embed(&transcript, &request).await;
         let plan = |session: &mut RecallSession| {
             let plan = session.plan(&transcript, &request, &self.settings);
             // Serialised under the lock of the session, stored after it.
@@ -138,12 +147,12 @@ impl ContextEngine for RecallEngine {
         // Counted here: the sum takes a pass over the index, an ingest must not.
         let newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let bytes = self.sessions.with_session(&newest, |session| session.index_bytes());
-        let summary = format!("index of the newest session: {} kB", bytes / 1_000);
-        EngineStatus {
-            summary,
-            details: json!({ "index_bytes": bytes }),
-            ..EngineStatus::default()
+        let mut summary = format!("index of the newest session: {} kB", bytes / 1_000);
+        let mut details = json!({ "index_bytes": bytes });
+        if self.has_embedder {
+            self.add_vector_status(&newest, &mut summary, &mut details);
         }
+        EngineStatus { summary, details, ..EngineStatus::default() }
     }
 
     async fn dispose(&self) {
@@ -152,6 +161,21 @@ impl ContextEngine for RecallEngine {
 }
 
 impl RecallEngine {
+    /// Adds how many slices have vectors, and why others are ranked by words.
+    fn add_vector_status(&self, newest: &SessionRef, summary: &mut String, details: &mut Value) {
+        let (vectors, slices, model) = self.sessions.with_session(newest, |session| {
+            let (vectors, slices) = session.vectors.count();
+            (vectors, slices, session.vectors.model.clone())
+        });
+        let failure = self.embedder.reason();
+        match &failure {
+            Some(reason) => summary.push_str(&format!("; ranked by words alone: {reason}")),
+            None => summary.push_str(&format!("; vectors of {vectors} of {slices} texts")),
+        }
+        details["vectors"] =
+            json!({ "model": model, "vectors": vectors, "texts": slices, "failure": failure });
+    }
+
     /// Reads the entries that compactions removed, once per compaction.
     async fn read_folded(&self, transcript: &Transcript, session: &SessionRef) -> Result<()> {
         let is_missing = self.sessions.with_session(session, |session| {
@@ -206,7 +230,10 @@ impl RecallSession {
         // At most one search per request, and none if nothing moves and no prompt is new.
         let cell = OnceCell::new();
         let query = || self.build_query(transcript, &request.prompt);
-        let ranked = || cell.get_or_init(|| self.rank(&query())).as_slice();
+        let by_meaning =
+            || self.cosines(embedded_text(self.query_words(transcript, &request.prompt)).0);
+        let rank = || self.rank_fused(&query(), by_meaning(), settings.fusion_rank);
+        let ranked = || cell.get_or_init(rank).as_slice();
         let move_window = || self.new_layout(transcript, budget_tokens, ranked(), settings);
         let mut is_new = kept.is_none();
         let mut layout = kept.unwrap_or_else(move_window);

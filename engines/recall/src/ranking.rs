@@ -54,8 +54,32 @@ pub(crate) type RankedSlice = (u32, f32);
 impl RecallSession {
     /// Ranks the slices for a query, best first.
     pub(crate) fn rank(&self, query: &SearchQuery) -> Vec<RankedSlice> {
-        let scores = self.index.search(&query.terms);
-        let best = self.best_entries(&scores);
+        self.rank_by(&self.index.search(&query.terms))
+    }
+
+    /// Ranks the slices by words and, if there are scores for it, by meaning. The score is the sum of
+    /// `1 / (fusion_rank + rank)` over both rankings (reciprocal rank fusion).
+    pub(crate) fn rank_fused(
+        &self,
+        query: &SearchQuery,
+        by_meaning: Option<SliceScores>,
+        fusion_rank: u64,
+    ) -> Vec<RankedSlice> {
+        let by_words = self.rank(query);
+        let Some(by_meaning) = by_meaning else { return by_words };
+        let mut sums: HashMap<u32, f32> = HashMap::new();
+        for ranking in [by_words, self.rank_by(&by_meaning)] {
+            let found = ranking.into_iter().filter(|(_, score)| *score > 0.0);
+            for (rank, (slice, _)) in found.enumerate() {
+                *sums.entry(slice).or_default() += 1.0 / (fusion_rank as f32 + rank as f32 + 1.0);
+            }
+        }
+        sorted(sums.into_iter().collect())
+    }
+
+    /// Ranks the slices by scores.
+    fn rank_by(&self, scores: &SliceScores) -> Vec<RankedSlice> {
+        let best = self.best_entries(scores);
         let mut by_segment: HashMap<u32, (u32, f32)> = HashMap::new();
         for (entry, score) in &best {
             let Some(facts) = self.entries.get(*entry as usize) else { continue };
@@ -65,12 +89,10 @@ impl RecallSession {
         let mut ranked = Vec::new();
         for (entry, segment_score) in by_segment.into_values() {
             for seq in self.segment_around(entry) {
-                self.rank_entry(seq, segment_score, &scores, &mut ranked);
+                self.rank_entry(seq, segment_score, scores, &mut ranked);
             }
         }
-        ranked
-            .sort_unstable_by(|left, right| right.1.total_cmp(&left.1).then(right.0.cmp(&left.0)));
-        ranked
+        sorted(ranked)
     }
 
     fn rank_entry(
@@ -138,4 +160,10 @@ impl RecallSession {
         let end = (seq..).take_while(is_same).last().unwrap_or(seq) + 1;
         start..end
     }
+}
+
+/// Best first; of equal slices the newest.
+fn sorted(mut ranked: Vec<RankedSlice>) -> Vec<RankedSlice> {
+    ranked.sort_unstable_by(|left, right| right.1.total_cmp(&left.1).then(right.0.cmp(&left.0)));
+    ranked
 }

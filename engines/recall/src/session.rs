@@ -18,6 +18,7 @@ use crate::files::FileReads;
 use crate::folded::FoldedEntries;
 use crate::layout::RequestLayout;
 use crate::rules::UserRules;
+use crate::vectors::SliceVectors;
 
 /// Size of a slice, in tokens: a paragraph.
 // User messages are short and lose more when cut, so their slices are larger.
@@ -66,6 +67,8 @@ pub(crate) struct RecallSession {
     pub(crate) is_layout_new: bool,
     /// Entries that compactions removed; `None` until a tool needs them.
     pub(crate) folded: Option<Box<FoldedEntries>>,
+    /// The vectors of slices; none without an embedder.
+    pub(crate) vectors: SliceVectors,
     /// Whether the stored layout was loaded.
     pub(crate) is_restored: bool,
 }
@@ -112,7 +115,10 @@ impl RecallSession {
             let cursor = std::mem::take(&mut self.cursor);
             // A stored layout belongs to the transcript that was read before, unless none was.
             let is_restored = self.is_restored;
-            *self = RecallSession { cursor, is_restored, ..RecallSession::default() };
+            // Vectors belong to texts, not to positions.
+            let mut vectors = std::mem::take(&mut self.vectors);
+            vectors.forget_slices();
+            *self = RecallSession { cursor, vectors, is_restored, ..RecallSession::default() };
         }
         for entry in transcript.range(new.clone()) {
             self.read_entry(&entry);
@@ -244,5 +250,6 @@ impl RecallSession {
             + self.fingerprints.capacity() * size_of::<u64>()
             + self.names.size_bytes()
             + self.masks.size_bytes()
+            + self.vectors.size_bytes()
     }
 }

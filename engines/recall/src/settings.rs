@@ -19,14 +19,14 @@ ctxhost_engine_api::settings! {
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields)]
     pub struct Settings {
-        /// Share of the budget that is free after a move: the prefix is then stable, and cached,
-        /// until a third of the budget is new.
+        /// Share of the budget that is free after a move: the prefix then stays cached until a
+        /// third of the budget is new.
         pub slack_share: f64 = 0.34, Number(0.0, SLACK_SHARE_MAX), "share";
         /// Share for the newest entries in a session that uses tools: an agent needs its latest
         /// steps.
         pub agent_tail_share: f64 = 0.65, Number(TAIL_SHARE_MIN, 1.0), "share";
-        /// Share for the newest entries in a session without tools: a few exchanges; the answer to
-        /// a question is found, not recent.
+        /// Share for the newest entries in a session without tools: the answer to a question is
+        /// found, not recent.
         pub chat_tail_share: f64 = 0.15, Number(TAIL_SHARE_MIN, 1.0), "share";
         /// Share of the newest entries in which results stay in full; older ones become a line.
         pub full_share: f64 = 0.6, Number(TAIL_SHARE_MIN, 1.0), "share";
@@ -37,18 +37,29 @@ ctxhost_engine_api::settings! {
         pub ledger_share: f64 = 0.25, Number(0.0, OWN_SHARE_MAX), "share";
         /// The same in tokens; the smaller of the two counts: about 1,500 names.
         pub ledger_tokens: u64 = 8_000, Whole(0), "tokens";
-        /// Share for the note of a prompt in a session that uses tools: most of what such a prompt
-        /// needs is in view.
+        /// Share for what a new prompt finds in a session that uses tools: most of what it needs is
+        /// in view.
         pub agent_note_share: f64 = 0.06, Number(0.0, OWN_SHARE_MAX), "share";
         /// Share for further names before a prompt in a session that uses tools: the next turn
-        /// seldom uses the names of the last one.
+        /// seldom uses the last one's names.
         pub name_note_share: f64 = 0.15, Number(0.0, OWN_SHARE_MAX), "share";
-        /// Like `agent_note_share`, in a session without tools: an answer needs found text more
-        /// than free room.
+        /// The same in a session without tools: an answer needs found text more than free room.
         pub chat_note_share: f64 = 0.25, Number(0.0, OWN_SHARE_MAX), "share";
-        /// Inserts `[12 earlier entries left out]` in place of dropped entries: a model that knows
-        /// of a gap asks, or searches, instead of guessing.
+        /// Inserts `[12 earlier entries left out]` in place of what was dropped: a model that knows
+        /// of a gap asks instead of guessing.
         pub leave_out_note: bool = true, Flag;
+        /// With an embedder: the rank that counts half as much as the first in the fusion of both
+        /// rankings; 60 is the usual value, with which a good place in both wins over the first in
+        /// one.
+        pub fusion_rank: u64 = 60, Whole(1), "ranks";
+        /// With an embedder: texts embedded before one request; the rest follows before the next
+        /// ones.
+        pub embed_texts: u64 = 4_096, Whole(1), "texts";
+        /// With an embedder: the wait after which no further call of it begins before a request; a
+        /// user notices more. A replay does not wait less, so that it can be repeated.
+        pub embed_wait_ms: u64 = 1_500, Whole(1), "ms";
+        /// With an embedder: the pause after a failure, in which entries are ranked by words alone.
+        pub embed_pause_ms: u64 = 60_000, Whole(0), "ms";
         /// Offers the tools `context_search` and `context_expand`, for what the engine did not
         /// find.
         pub tools: bool = true, Flag;

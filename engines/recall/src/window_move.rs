@@ -45,11 +45,16 @@ impl RecallSession {
         newest.into_iter().any(|entry| entry.role() == Role::Tool)
     }
 
-    /// Builds the query from the prompt and the current calls.
-    pub(crate) fn build_query(&self, transcript: &Transcript, prompt: &str) -> SearchQuery {
+    /// The prompt, or the newest user message inside a tool loop.
+    pub(crate) fn query_words<'t>(&self, transcript: &'t Transcript, prompt: &'t str) -> &'t str {
         let newest = self.newest_user.and_then(|seq| transcript.get(seq));
         let words = newest.map_or("", |entry| entry.text());
-        let prompt = if prompt.trim().is_empty() { words } else { prompt };
+        if prompt.trim().is_empty() { words } else { prompt }
+    }
+
+    /// Builds the query from the prompt and the current calls.
+    pub(crate) fn build_query(&self, transcript: &Transcript, prompt: &str) -> SearchQuery {
+        let prompt = self.query_words(transcript, prompt);
         let live = trailing_frame(transcript);
         let mut context = String::new();
         for call in

@@ -11,17 +11,17 @@ ctxhost_engine_api::settings! {
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields)]
     pub struct Settings {
-        /// Keeps the user's first message even if the host does not pin it: it is the task, and an
-        /// agent without its task drifts.
+        /// Keeps the user's first message, even if the host does not pin it: an agent without its
+        /// task drifts.
         pub keep_first_task: bool = true, Flag;
-        /// Inserts `[12 earlier entries left out]` before the kept turns: a model that knows of a
-        /// gap asks instead of guessing. The line only changes when the window moves.
+        /// Inserts `[12 earlier entries left out]` in place of what was dropped: a model that knows
+        /// of a gap asks instead of guessing.
         pub leave_out_note: bool = true, Flag;
-        /// Share of the budget that is free after a move, 0.0 … 0.9: the prefix is then stable, and
-        /// cached, until a quarter of the budget is new.
+        /// Share of the budget that is free after a move: the prefix then stays cached until a
+        /// quarter of the budget is new.
         pub slack_share: f64 = 0.25, Number(0.0, SLACK_SHARE_MAX), "share";
-        /// Share of the budget for user requests before the kept turns, newest first, 0.0 … 0.5:
-        /// requests are kept longer than the work on them.
+        /// Share of the budget for user requests before the kept turns, newest first: requests are
+        /// kept longer than the work on them.
         pub request_share: f64 = 0.1, Number(0.0, REQUEST_SHARE_MAX), "share";
     }
 }

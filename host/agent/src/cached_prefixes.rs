@@ -1,10 +1,11 @@
 //! The last request of each session, which its provider has cached: a summary request that extends it costs little.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use ctxhost_dialects::ModelRequest;
 use ctxhost_provider::PrefixSource;
+use parking_lot::Mutex;
 
 use ctxhost_models::ModelName;
 
@@ -18,16 +19,12 @@ impl CachedPrefixes {
     /// Records an answered request.
     pub(super) fn record(&self, session: &str, model: &ModelName, request: &ModelRequest) {
         let cached = (model.clone(), Arc::new(request.clone()));
-        self.requests().insert(session.to_owned(), cached);
+        self.requests.lock().insert(session.to_owned(), cached);
     }
 
     /// Removes a session that was closed or whose history has changed.
     pub(super) fn forget(&self, session: &str) {
-        self.requests().remove(session);
-    }
-
-    fn requests(&self) -> MutexGuard<'_, HashMap<String, (ModelName, Arc<ModelRequest>)>> {
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
+        self.requests.lock().remove(session);
     }
 }
 
@@ -38,7 +35,7 @@ impl PrefixSource for CachedPrefixes {
         provider: &str,
         model: &str,
     ) -> Option<Arc<ModelRequest>> {
-        let all = self.requests();
+        let all = self.requests.lock();
         let (name, request) = all.get(session)?;
         // Another model has cached nothing.
         (name.provider == provider && name.id == model).then(|| request.clone())

@@ -37,7 +37,6 @@ pub enum UsageCategory {
 /// The share of one category or tool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct UsagePart {
-    #[serde(rename = "sort")]
     pub category: UsageCategory,
     /// The tool, for results; else empty.
     pub tool: String,

@@ -15,10 +15,11 @@
 pub(crate) mod canary;
 mod drain;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Mutex as AsyncMutex, MutexGuard as AsyncMutexGuard};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -140,13 +141,13 @@ impl EngineManager {
     /// The current engine, for sessions outside the canary's share.
     pub(crate) fn current(&self) -> Arc<ActiveEngine> {
         // Usually the read lock suffices: this runs for every turn.
-        let slots = self.read();
+        let slots = self.state.slots.read();
         if slots.current.trial_failure().is_none() {
             return slots.current.clone();
         }
         drop(slots);
         let (current, rollbacks) = {
-            let mut slots = self.write();
+            let mut slots = self.state.slots.write();
             let rollbacks = slots.apply_rollbacks();
             (slots.current.clone(), rollbacks)
         };
@@ -171,7 +172,7 @@ impl EngineManager {
 
     /// Whether the config's selection is in effect.
     pub(crate) fn is_applied(&self, selection: &EngineSelection) -> bool {
-        self.read().applied.as_ref() == Some(selection)
+        self.state.slots.read().applied.as_ref() == Some(selection)
     }
 
     /// Makes a newly opened engine current, on trial; the caller holds the change lock.
@@ -181,7 +182,7 @@ impl EngineManager {
         applied: Option<EngineSelection>,
     ) -> EngineChange {
         let new = Arc::new(engine);
-        let mut slots = self.write();
+        let mut slots = self.state.slots.write();
         // Ends the trial of the engine that leaves, before its standby is dropped: no request may roll back to a
         // predecessor that is being drained. A trial that was lost before this point is applied first.
         slots.current.end_trial();
@@ -234,7 +235,7 @@ impl EngineManager {
         self.state.background.spawn(async move {
             let pause = tokio::time::sleep(Duration::from_millis(manager.state.settings.warm_ms));
             let _ = manager.state.shutdown.run_until_cancelled(pause).await;
-            let mut slots = manager.write();
+            let mut slots = manager.state.slots.write();
             // As in `activate`: without a standby engine no trial may be lost.
             if slots.standby.as_ref().is_some_and(|standby| standby.number == number) {
                 slots.current.end_trial();
@@ -258,7 +259,7 @@ impl EngineManager {
     /// Disposes of every engine at shutdown, except those being drained: their drain disposes of them.
     pub(crate) async fn dispose(&self) {
         let (engines, rollbacks) = {
-            let mut slots = self.write();
+            let mut slots = self.state.slots.write();
             let rollbacks = slots.apply_rollbacks();
             let standby = slots.standby.take().map(|standby| standby.engine);
             let canary = slots.canary.as_ref().map(ActiveCanary::engine);
@@ -279,7 +280,7 @@ impl EngineManager {
     fn count_library(&self, bytes: u64) {
         const MIB: u64 = 1024 * 1024;
         let settings = &self.state.settings;
-        let mut counts = self.state.library_counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = self.state.library_counts.lock();
         counts.libraries += 1;
         counts.bytes += bytes;
         let is_over_limit = counts.libraries > settings.generations_hint
@@ -301,14 +302,6 @@ impl EngineManager {
     /// Emits an event that belongs to no session.
     pub(crate) fn emit(&self, kind: EventKind) {
         self.state.event_bus.emit("", kind);
-    }
-
-    fn read(&self) -> RwLockReadGuard<'_, EngineSlots> {
-        self.state.slots.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn write(&self) -> RwLockWriteGuard<'_, EngineSlots> {
-        self.state.slots.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -3,13 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ctxhost_config::Config;
+use ctxhost_config::{Config, EmbedderChoice};
 use ctxhost_engine::{
     ActiveEngine, EngineEnvironment, EngineSpec, EngineStores, EngineTimeouts, FailureLog,
     HostClock, OnEngineError, SessionQueries, SlotError,
 };
 use ctxhost_provider::{
-    Completer, CompleterSettings, ConnectError, ModelCompleter, PrefixSource, connect,
+    Completer, CompleterSettings, ConnectError, Embedder, EmbedderError, EndpointEmbedder,
+    EndpointSettings, ModelCompleter, PrefixSource, connect, open_model_folder,
 };
 
 /// How the engines of a run are opened.
@@ -25,6 +26,8 @@ pub struct EngineOptions {
     pub timeouts: EngineTimeouts,
     /// The model for summaries; `None` for the offline summariser.
     pub completer: Option<Arc<dyn Completer>>,
+    /// The model for vectors; `None` for none.
+    pub embedder: Option<Arc<dyn Embedder>>,
     /// The folder of the engines' key-value stores; `None` keeps them in memory.
     pub store_folder: Option<PathBuf>,
     /// The engines' key-value stores, instead of that folder.
@@ -42,6 +45,7 @@ impl EngineOptions {
             legacy,
             timeouts: config.timeouts.clone(),
             completer: None,
+            embedder: None,
             store_folder: None,
             stores: None,
             failure_log: None,
@@ -83,6 +87,7 @@ impl EngineOptions {
         let mut environment = EngineEnvironment::new(self.timeouts.clone(), clock.clone());
         environment.sessions = Some(sessions);
         environment.completer = self.completer.clone();
+        environment.embedder = self.embedder.clone();
         environment.store_folder = self.store_folder.clone();
         environment.stores = self.stores.clone();
         environment.failure_log = self.failure_log.clone();
@@ -125,4 +130,29 @@ pub fn summariser(
         Some(prefixes) => completer.with_prefixes(prefixes),
         None => completer,
     })))
+}
+
+/// The model for vectors, on the current tokio runtime; `None` if the config names none. The files of a folder are
+/// read here, once.
+pub fn embedder(config: &Config) -> Result<Option<Arc<dyn Embedder>>, EmbedderError> {
+    let settings = &config.embedder;
+    let Some(choice) = settings.choice() else { return Ok(None) };
+    let runtime = tokio::runtime::Handle::current();
+    match choice {
+        EmbedderChoice::Folder(path) => {
+            let max_bytes = settings.file_mib.saturating_mul(1 << 20);
+            open_model_folder(path, max_bytes, runtime).map(Some)
+        }
+        EmbedderChoice::Endpoint(url, model) => {
+            let endpoint = EndpointSettings {
+                url: url.to_owned(),
+                model: model.to_owned(),
+                api_key_env: settings.api_key_env.clone(),
+                timeout_ms: settings.timeout_ms,
+                batch_texts: usize::try_from(settings.batch_texts).unwrap_or(usize::MAX),
+                retries: settings.retries,
+            };
+            Ok(Some(Arc::new(EndpointEmbedder::new(endpoint, runtime)?)))
+        }
+    }
 }

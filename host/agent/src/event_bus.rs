@@ -1,7 +1,8 @@
 //! Delivers events to synchronous listeners and to subscribers of a channel.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
+use parking_lot::RwLock;
 use tokio::sync::broadcast;
 
 use super::event::{EventKind, RuntimeEvent};
@@ -33,7 +34,7 @@ impl EventBus {
 
     /// Adds a listener for all events from now on.
     pub(super) fn add_listener(&self, listener: EventListener) {
-        let mut listeners = self.listeners.write().unwrap_or_else(PoisonError::into_inner);
+        let mut listeners = self.listeners.write();
         *listeners = listeners.iter().cloned().chain([listener]).collect();
     }
 
@@ -41,7 +42,7 @@ impl EventBus {
     pub(super) fn emit(&self, session: impl Into<Arc<str>>, kind: EventKind) {
         let event = RuntimeEvent { session: session.into(), kind };
         // Copied: a listener may add another one.
-        let listeners = self.listeners.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let listeners = self.listeners.read().clone();
         for listener in &*listeners {
             listener(&event);
         }

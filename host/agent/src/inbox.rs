@@ -19,12 +19,12 @@ mod storage;
 mod tests;
 
 use std::collections::{HashSet, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use self::error::InboxError;
 use self::queued_message::{QueuedMessage, new_id};
 use self::storage::InboxStorage;
 use ctxhost_session::{DeliveredMessages, Record, RecordBody, Session, SessionError};
+use parking_lot::Mutex;
 
 /// The queued messages of one session.
 #[derive(Debug)]
@@ -65,7 +65,7 @@ impl Inbox {
     ///
     /// If the store cannot be read.
     pub(super) fn refresh(&self, session: &Session) -> Result<(), InboxError> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let count = session.record_count();
         // Records are only appended, so the seen ones need no second search.
         if count > state.seen_records {
@@ -85,7 +85,7 @@ impl Inbox {
 
     /// Whether a message is still queued.
     pub(super) fn is_waiting(&self, id: &str) -> bool {
-        self.state().waiting.iter().any(|message| message.id == id)
+        self.state.lock().waiting.iter().any(|message| message.id == id)
     }
 
     /// Queues a message, a JSON object with a `role`, and returns its inbox id. The message is durable when this
@@ -111,7 +111,7 @@ impl Inbox {
         let message = serde_json::from_str(message)
             .map_err(|error| SessionError::Body { reason: error.to_string() })
             .map_err(InboxError::InvalidMessage)?;
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.known.contains(id) {
             return Ok(false);
         }
@@ -121,11 +121,6 @@ impl Inbox {
         state.known.insert(message.id.clone());
         state.waiting.push_back(message);
         Ok(true)
-    }
-
-    /// The number of queued messages.
-    pub fn waiting_count(&self) -> usize {
-        self.state().waiting.len()
     }
 
     /// Passes queued messages to `append`, oldest first, and returns their number. With `through` it stops after
@@ -142,7 +137,7 @@ impl Inbox {
         through: Option<&str>,
         mut append: impl FnMut(RecordBody) -> Result<(), E>,
     ) -> Result<usize, E> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let mut delivered = Vec::new();
         while let Some(message) = state.waiting.front() {
             let is_last = through == Some(message.id.as_str());
@@ -155,10 +150,6 @@ impl Inbox {
         }
         state.prune(&delivered);
         Ok(delivered.len())
-    }
-
-    fn state(&self) -> MutexGuard<'_, InboxState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

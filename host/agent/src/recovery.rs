@@ -177,7 +177,8 @@ impl AgentTurn {
     /// Retries the model once if that may help, else moves to the next one or ends the turn.
     pub(crate) fn next_model(&mut self, failure: ProviderError) -> Result<(), TurnError> {
         let now_ms = self.state.now_ms();
-        let decision = self.state.failover().record_failure(&mut self.cursor, &failure, now_ms);
+        let decision =
+            self.state.failover.lock().record_failure(&mut self.cursor, &failure, now_ms);
         match decision {
             FailoverDecision::Retry => self.guard.emit(EventKind::recovering(&failure, "retried")),
             FailoverDecision::Next { model, reason } => {

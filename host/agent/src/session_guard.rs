@@ -331,7 +331,7 @@ impl SessionGuard {
                 CompactionVerdict::Applied => {
                     self.metrics.compactions += 1;
                     if let Some(retention) = &outcome.retention {
-                        self.metrics.survival.add(retention);
+                        self.metrics.retention.add(retention);
                     }
                     // The next request starts differently.
                     self.state.cached_prefixes.forget(self.lock.session_id());

@@ -50,8 +50,9 @@ mod tests;
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use ctxhost_session::backend::SessionLease;
@@ -88,14 +89,8 @@ impl SessionLocks {
         }
     }
 
-    /// The number of sessions that are locked or waited for.
-    pub fn busy_sessions(&self) -> usize {
-        let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-        sessions.values().filter(|session| session.strong_count() > 0).count()
-    }
-
     fn session(&self, session_id: &str) -> Arc<Semaphore> {
-        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sessions = self.sessions.lock();
         if let Some(session) = sessions.get(session_id).and_then(Weak::upgrade) {
             return session;
         }

@@ -22,9 +22,10 @@ mod runner;
 mod tests;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use ctxhost_engine_api::AssembleRequest;
+use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
 use self::log::{EngineOutcome, ShadowLog, ShadowRecord};
@@ -149,6 +150,7 @@ impl ShadowServices {
         environment.failure_log.clone_from(&active.failure_log);
         environment.log_only_crashes = true;
         environment.completer = active.completer.clone().filter(|_| self.may_complete);
+        environment.embedder = active.embedder.clone().filter(|_| self.may_complete);
         let folder = active.store_folder.as_ref();
         environment.store_folder = folder.map(|folder| folder.join(&namespace));
         environment.stores = active.stores.clone().map(|stores| {
@@ -184,7 +186,7 @@ struct PendingSessions(Mutex<HashMap<String, u64>>);
 impl PendingSessions {
     /// Reserves a session; returns false and counts a skipped request if it is reserved.
     fn try_reserve(&self, session: &str) -> bool {
-        let mut pending = self.pending();
+        let mut pending = self.0.lock();
         match pending.get_mut(session) {
             Some(skipped) => {
                 *skipped += 1;
@@ -196,11 +198,7 @@ impl PendingSessions {
 
     /// Releases a session; returns the number of skipped requests.
     fn release(&self, session: &str) -> u64 {
-        self.pending().remove(session).unwrap_or_default()
-    }
-
-    fn pending(&self) -> MutexGuard<'_, HashMap<String, u64>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().remove(session).unwrap_or_default()
     }
 }
 

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -73,7 +74,7 @@ pub(crate) struct RuntimeState {
 impl RuntimeState {
     /// Finds an open session.
     pub(crate) fn session(&self, id: &SessionId) -> Result<Arc<SessionCell>, TurnError> {
-        let cell = self.sessions().get(id).cloned();
+        let cell = self.sessions.lock().get(id).cloned();
         cell.ok_or_else(|| TurnError::NoSession { id: id.to_string() })
     }
 
@@ -120,12 +121,12 @@ impl RuntimeState {
 
     /// Whether this very cell is open under the id: the session may have been closed and reopened.
     pub(crate) fn is_open(&self, id: &SessionId, cell: &SessionCell) -> bool {
-        self.sessions().get(id).is_some_and(|open| std::ptr::eq(&**open, cell))
+        self.sessions.lock().get(id).is_some_and(|open| std::ptr::eq(&**open, cell))
     }
 
     /// Removes a session from the table. The caller holds its lock.
     pub(crate) fn close(&self, id: &str) {
-        self.sessions().retain(|session, _| session.as_str() != id);
+        self.sessions.lock().retain(|session, _| session.as_str() != id);
         // The cached request keeps the whole conversation in memory.
         self.cached_prefixes.forget(id);
     }
@@ -166,7 +167,7 @@ impl RuntimeState {
             context,
         };
         let cell = SessionCell::new(inbox, active, store_lock);
-        self.sessions().insert(id.clone(), Arc::new(cell));
+        self.sessions.lock().insert(id.clone(), Arc::new(cell));
         Ok(id)
     }
 
@@ -183,14 +184,6 @@ impl RuntimeState {
             ImageStorage::Inline => ImageStore::new_inline(blobs),
             ImageStorage::Store => ImageStore::new_stored(blobs, self.session.media_inline_bytes),
         }
-    }
-
-    pub(crate) fn sessions(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<SessionCell>>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn failover(&self) -> MutexGuard<'_, Failover> {
-        self.failover.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Emits an event of a session.

@@ -131,20 +131,9 @@ impl ProviderClient for ScriptedProvider {
 }
 
 fn refusal() -> ProviderError {
-    ProviderError {
-        reason: FailureReason::Auth,
-        provider: "scripted".into(),
-        model: "model".into(),
-        status: Some(401),
-        code: String::new(),
-        message: "no such key".into(),
-        retry_after_ms: None,
-        observed_tokens: None,
-        limit_tokens: None,
-        prompt_tokens: None,
-        is_ceiling: false,
-        has_started: false,
-    }
+    let message = "no such key".to_owned();
+    let error = ProviderError::new(FailureReason::Auth, "scripted", "model", message);
+    ProviderError { status: Some(401), ..error }
 }
 
 /// The calls of recording engines, by the name in their config.

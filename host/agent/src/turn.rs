@@ -62,7 +62,7 @@ impl RuntimeState {
             let cell = self.session(session)?;
             // Checked before the message is queued: a message that no model can answer would be
             // delivered with a later turn.
-            self.failover().start_turn(self.now_ms()).ok_or(TurnError::NoModel)?;
+            self.failover.lock().start_turn(self.now_ms()).ok_or(TurnError::NoModel)?;
             let message = UserMessage { content, timestamp: self.clock().now_ms() };
             let (id, lock) = cell.enqueue(&self.session_locks, session, &message).await?;
             let waiter = cell.waiters.add_waiter();
@@ -137,7 +137,7 @@ impl AgentTurn {
         let message = AssistantMessage { timestamp, ..answer.clone() };
         self.append(&ChatMessage::Assistant(message))?;
         self.retry.reset_counts();
-        self.state.failover().record_success(self.cursor.model());
+        self.state.failover.lock().record_success(self.cursor.model());
         self.requests += 1;
         self.usage = sum_usage(self.usage, answer.usage);
         self.guard.emit(EventKind::Answered { usage: answer.usage });

@@ -1,9 +1,8 @@
 //! A folder of content-addressed blobs: atomically written, verified when read, private.
 
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -11,6 +10,7 @@ use std::time::SystemTime;
 use ctxhost_files::{
     FileAccess, FileSystem, OsFileSystem, STAGING_PREFIX, create_folders, replace_file_on,
 };
+use ctxhost_platform::files::{LinkPolicy, open_options};
 
 use super::{BlobError, disk_error, hash, is_handle};
 
@@ -183,8 +183,8 @@ impl BlobFolder {
     }
 
     fn open_lock(&self) -> io::Result<File> {
-        let mut options = OpenOptions::new();
-        options.create(true).truncate(false).write(true).mode(0o600);
+        let mut options = open_options(LinkPolicy::Follow);
+        options.create(true).truncate(false).write(true);
         options.open(self.path.join(LOCK_NAME))
     }
 

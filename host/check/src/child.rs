@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use ctxhost_platform::processes::limit_memory;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -52,8 +52,9 @@ pub fn serve(folder: &Path) -> Result<(), CheckError> {
     let text = fs::read(folder.join(JOB_FILE)).map_err(cannot("read the job of a child"))?;
     let job: ChildJob = serde_json::from_slice(&text)
         .map_err(|error| CheckError::BadJob { reason: error.to_string() })?;
-    // Before the library is loaded: its constructors may allocate.
-    limit_memory();
+    // Before the library is loaded: its constructors may allocate. An engine that exhausts memory ends this process
+    // and not the machine; cases that abort are expected and write no core files.
+    limit_memory(CHILD_BYTES);
     let trace = CallTrace::create(&folder).map_err(cannot("trace a child"))?;
     let verdicts = OpenOptions::new().append(true).create(true).open(folder.join(VERDICTS_FILE));
     let verdicts = Arc::new(verdicts.map_err(cannot("write verdicts"))?);
@@ -117,14 +118,4 @@ fn write(mut verdicts: &File, verdict: &CaseVerdict) -> Result<(), CheckError> {
     let mut line = serde_json::to_vec(verdict).unwrap_or_default();
     line.push(b'\n');
     verdicts.write_all(&line).map_err(cannot("write verdicts"))
-}
-
-/// Limits the address space, so that an engine that exhausts memory ends this process and not the machine.
-fn limit_memory() {
-    if let Ok((_, most)) = getrlimit(Resource::RLIMIT_AS) {
-        // Best effort: without the limit only the machine is less protected.
-        let _ = setrlimit(Resource::RLIMIT_AS, CHILD_BYTES.min(most), most);
-    }
-    // Cases that abort are expected and must not write core files.
-    let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
 }

@@ -7,8 +7,9 @@ use std::task::Poll;
 use ctxhost_engine_api::border::{BoxFuture, HostServices};
 use ctxhost_engine_api::testing::ScriptedHost;
 use ctxhost_engine_api::{
-    CallId, CompactRequest, Compaction, Completion, CompletionRequest, EngineError, ErrorKind,
-    HistoryEntry, HistoryPage, HistoryRequest, HostInfo, LogLevel, PromptCache, Result, SessionRef,
+    CallId, CompactRequest, Compaction, Completion, CompletionRequest, EmbedRequest, Embeddings,
+    EngineError, ErrorKind, HistoryEntry, HistoryPage, HistoryRequest, HostInfo, LogLevel,
+    PromptCache, Result, SessionRef,
 };
 use serde_json::Value;
 
@@ -68,6 +69,7 @@ impl FaultyHost {
         };
         let correct = ScriptedHost::new();
         correct.run_tasks_on_threads();
+        correct.embed_with(letter_counts);
         FaultyHost { inner: correct, shared: Arc::new(shared) }
     }
 
@@ -147,6 +149,17 @@ async fn too_late<T>(service: &'static str) -> Result<T> {
     })
     .await;
     Err(EngineError::new(ErrorKind::Deadline, format!("{service} took too long")))
+}
+
+/// A vector of a text: how often it has each letter.
+fn letter_counts(text: &str) -> Vec<f32> {
+    let mut counts = vec![0.0; 26];
+    for letter in text.bytes().map(|byte| byte.to_ascii_lowercase().wrapping_sub(b'a')) {
+        if let Some(count) = counts.get_mut(usize::from(letter)) {
+            *count += 1.0;
+        }
+    }
+    counts
 }
 
 fn huge() -> String {
@@ -304,5 +317,19 @@ impl HostServices for FaultyHost {
 
     fn spawn(&self, session: &SessionRef, task: BoxFuture<()>) {
         self.inner.spawn(session, task);
+    }
+
+    fn embed(&self, call: CallId, request: EmbedRequest) -> BoxFuture<Result<Embeddings>> {
+        let of = |dimensions: usize, values: Vec<f32>| {
+            Some(Ok(Embeddings { model: "faulty".into(), dimensions, values }))
+        };
+        let texts = request.texts.len();
+        let faulty_reply = |behaviour| match behaviour {
+            HostBehaviour::Garbage => of(2, vec![f32::NAN; 2 * texts]),
+            HostBehaviour::Huge => of(HUGE_BYTES, vec![f32::MAX; HUGE_BYTES]),
+            HostBehaviour::Forgetful => of(0, Vec::new()),
+            _ => None,
+        };
+        self.answer("embed", || self.inner.embed(call, request), faulty_reply)
     }
 }

@@ -1,10 +1,11 @@
 //! Runs a child process and collects its verdicts and the cause of its death.
 
 use std::fs::{self, File};
-use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
+
+use ctxhost_platform::processes::{abort_signal, signal_of};
 
 use super::child::{ChildJob, JOB_FILE, VERDICTS_FILE, WORK_DIR};
 use super::fault::{CaseVerdict, CheckFault};
@@ -14,8 +15,6 @@ use super::{CheckError, ConformanceSuite, cannot};
 
 /// The interval at which a child is polled.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
-
-const ABORT: i32 = nix::sys::signal::Signal::SIGABRT as i32;
 
 /// The result of a child.
 #[derive(Debug)]
@@ -107,10 +106,10 @@ fn describe_death(status: Option<ExitStatus>, record: &TraceRecord) -> String {
         return format!("the engine blocked its process {at} until it was killed; host unaffected");
     };
     // A signal has no exit code.
-    match (status.signal(), status.code()) {
+    match (signal_of(status), status.code()) {
         (Some(signal), _) => format!(
             "engine {} the process {at} (signal {signal}); host unaffected",
-            if signal == ABORT { "aborted" } else { "crashed" }
+            if Some(signal) == abort_signal() { "aborted" } else { "crashed" }
         ),
         (None, Some(code)) => {
             format!("engine ended the process {at} (exit code {code}); host unaffected")
@@ -121,6 +120,8 @@ fn describe_death(status: Option<ExitStatus>, record: &TraceRecord) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::ExitStatusExt as _;
+
     use super::*;
 
     #[test]

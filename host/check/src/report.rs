@@ -98,10 +98,10 @@ pub struct CheckFailure {
     /// The number of the case in its group.
     pub case: u64,
     /// Other cases in which the same rule was broken.
-    #[serde(rename = "also")]
+    #[serde(alias = "also")]
     pub other_cases: Vec<u64>,
     /// What the case tests.
-    #[serde(rename = "tried")]
+    #[serde(alias = "tried")]
     pub scenario: String,
     /// The name of the rule.
     pub rule: String,
@@ -110,7 +110,7 @@ pub struct CheckFailure {
     /// The shrunk history, one line for each message; empty if the case has none.
     pub history: Vec<String>,
     /// The command that repeats it.
-    #[serde(rename = "again")]
+    #[serde(alias = "again")]
     pub rerun_command: String,
 }
 

@@ -2,11 +2,12 @@
 //! watchdog over calls that do not return.
 
 use std::fs::{File, OpenOptions};
-use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use ctxhost_platform::files::write_all_at;
+use ctxhost_platform::processes::parent_id;
 use serde::{Deserialize, Serialize};
 
 /// The file in the child's folder.
@@ -107,12 +108,12 @@ impl CallTrace {
         orphaned: impl FnOnce() + Send + 'static,
     ) -> std::io::Result<()> {
         let trace = self.clone();
-        let parent = std::os::unix::process::parent_id();
+        let parent = parent_id();
         std::thread::Builder::new().name("watch".into()).spawn(move || {
             loop {
                 std::thread::sleep(POLL_INTERVAL);
                 // A child that outlives its parent would run until its own time limit.
-                if std::os::unix::process::parent_id() != parent {
+                if parent_id() != parent {
                     return orphaned();
                 }
                 let state = trace.state();
@@ -132,7 +133,7 @@ impl CallTrace {
         // Padded, so that a shorter record overwrites a longer one completely.
         record.resize(RECORD_BYTES, b' ');
         // If this fails, the parent still detects a death, but not its position.
-        let _ = self.file.write_all_at(&record, 0);
+        let _ = write_all_at(&self.file, &record, 0);
     }
 
     fn state(&self) -> MutexGuard<'_, TraceState> {

@@ -1,5 +1,6 @@
 //! Where agents keep their sessions on this machine, and the sessions found there.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
@@ -8,7 +9,7 @@ use super::error::CliError;
 use super::output::Output;
 use super::render::format::format_count;
 use ctxhost_engine::state_folder;
-use ctxhost_session::import::{self, ImportedSession};
+use ctxhost_session::import::{self, DatabaseSession, ImportedSession};
 
 /// Limit for the entries read of one agent's folders.
 const MAX_ENTRIES: usize = 200_000;
@@ -18,6 +19,9 @@ const ID_CHARS: usize = 8;
 
 /// Least characters of an id on the command line.
 const MIN_ID_CHARS: usize = 4;
+
+/// The ending of databases, which hold many sessions.
+const DATABASE: &str = ".db";
 
 /// A folder in which an agent keeps sessions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,6 +68,7 @@ pub(super) fn agent_folders(variable: impl Fn(&str) -> Option<OsString>) -> Vec<
     let openclaw = [".openclaw", ".clawdbot", ".moltbot"].map(|name| home.join(name));
     let openclaw = or_default("OPENCLAW_STATE_DIR", &openclaw);
     add("openclaw", openclaw, "agents", &["*", "sessions", ".jsonl"]);
+    add("opencode", vec![data.clone()], "opencode", &[DATABASE]);
     add("opencode", vec![data], "opencode/storage/session", &["*", ".json"]);
     let gemini = or_default("GEMINI_CLI_HOME", &[home]);
     add("gemini-cli", gemini, ".gemini/tmp", &["*", "chats", ".jsonl", ".json"]);
@@ -72,9 +77,50 @@ pub(super) fn agent_folders(variable: impl Fn(&str) -> Option<OsString>) -> Vec<
     folders
 }
 
+/// The sessions of the folders, each with its agent.
+pub(super) fn list_sessions(folders: &[AgentFolder]) -> Vec<(&'static str, FoundSession)> {
+    let listed = folders
+        .iter()
+        .flat_map(|folder| folder.list().into_iter().map(|session| (folder.agent, session)));
+    let mut sessions: Vec<_> = listed.collect();
+    // opencode copied older sessions from files to its database.
+    let copied: HashSet<String> = sessions
+        .iter()
+        .filter(|(_, session)| session.is_in_database())
+        .map(|(_, session)| stem(&session.path))
+        .collect();
+    sessions.retain(|(agent, session)| {
+        *agent != "opencode" || session.is_in_database() || !copied.contains(&stem(&session.path))
+    });
+    sessions
+}
+
 /// The folders of this machine's agents.
 pub(super) fn own_agent_folders() -> Vec<AgentFolder> {
     agent_folders(|name| std::env::var_os(name))
+}
+
+impl FoundSession {
+    fn is_in_database(&self) -> bool {
+        self.path.parent().is_some_and(|parent| parent.extension().is_some_and(|it| it == "db"))
+    }
+}
+
+impl From<DatabaseSession> for FoundSession {
+    fn from(DatabaseSession { path, changed_ms, bytes }: DatabaseSession) -> FoundSession {
+        FoundSession { path, changed_ms, bytes }
+    }
+}
+
+/// The sessions of a file: itself, or those that a database holds. A database that cannot be read is one, which fails
+/// when it is opened.
+pub(super) fn sessions_of_file(path: PathBuf) -> Vec<FoundSession> {
+    if path.extension().is_some_and(|ending| ending == "db")
+        && let Ok(sessions) = import::list_database(&path)
+    {
+        return sessions.into_iter().map(FoundSession::from).collect();
+    }
+    found_session(path).into_iter().collect()
 }
 
 impl AgentFolder {
@@ -101,9 +147,9 @@ fn add_files(folder: &Path, layout: &[&str], entries: &mut usize, found: &mut Ve
             // The files of Claude Code's sub-agents are beside their session.
             let is_session =
                 !name.starts_with("agent-") && layout.iter().any(|ending| name.ends_with(ending));
-            found.extend(
-                (kind.is_file() && is_session).then(|| found_session(entry.path())).flatten(),
-            );
+            if kind.is_file() && is_session {
+                found.extend(sessions_of_file(entry.path()));
+            }
         } else if let Some((expected, rest)) = layout.split_first()
             && kind.is_dir()
             && (*expected == "*" || *expected == name)
@@ -111,15 +157,6 @@ fn add_files(folder: &Path, layout: &[&str], entries: &mut usize, found: &mut Ve
             add_files(&entry.path(), rest, entries, found);
         }
     }
-}
-
-/// Whether opencode keeps sessions in a database beside its files.
-pub(super) fn has_opencode_database(folders: &[AgentFolder]) -> bool {
-    let mut storages = folders.iter().filter(|folder| folder.agent == "opencode");
-    // From storage/session.
-    storages.any(|folder| {
-        folder.path.ancestors().nth(2).is_some_and(|data| data.join("opencode.db").exists())
-    })
 }
 
 /// The file with its size and time; `None` if they cannot be read.
@@ -160,10 +197,9 @@ pub(super) fn resolve_session(named: &Path) -> Result<PathBuf, CliError> {
     if !can_be_id || named.exists() {
         return Ok(named.to_owned());
     }
-    let sessions = own_agent_folders().iter().flat_map(AgentFolder::list).collect::<Vec<_>>();
-    let mut matching: Vec<PathBuf> = sessions
+    let mut matching: Vec<PathBuf> = list_sessions(&own_agent_folders())
         .into_iter()
-        .map(|session| session.path)
+        .map(|(_, session)| session.path)
         .filter(|path| stem(path).ends_with(&text))
         .collect();
     matching.sort();
@@ -221,6 +257,7 @@ mod tests {
                 "openclaw /h/.openclaw/agents",
                 "openclaw /h/.clawdbot/agents",
                 "openclaw /h/.moltbot/agents",
+                "opencode /h/.local/share/opencode",
                 "opencode /h/.local/share/opencode/storage/session",
                 "gemini-cli /h/.gemini/tmp",
             ]

@@ -178,7 +178,10 @@ impl QualityArgs {
         let files = files?;
         let subjects: Result<Vec<BenchSubject>, CliError> =
             self.engines.iter().map(|name| parse_subject(name, config)).collect();
-        let subjects = subjects?;
+        // Opened once: a model in a folder is read whole.
+        let embedder = run_setup::open_embedder(config)?;
+        let subjects: Vec<BenchSubject> =
+            subjects?.into_iter().map(|subject| subject.with_embedder(embedder.clone())).collect();
         let probe = self.probe()?;
         let answers = self.probe_answers(probe.as_ref(), &files, config, output).await?;
         for subject in &subjects {

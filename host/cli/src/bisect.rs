@@ -64,6 +64,7 @@ fn commands(search: &BisectResult, session: &Path, is_pi: bool) -> Vec<String> {
     if let Some(first) = search.first.as_ref().filter(|_| !is_in_context(search)) {
         match first.turn {
             Some(turn) => commands.push(format!("ctxhost restore {session} --turn {turn}")),
+            // On another branch it has no turn that `restore` could name.
             None => commands.push(format!("ctxhost branch {session} --at {}", first.entry)),
         }
         commands.push(format!("ctxhost fetch {session} {}", first.entry));

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use self::event_printer::EventPrinter;
+use super::config::watched_config;
 use super::error::CliError;
 use super::output::Output;
 use super::run_setup;
@@ -98,10 +99,7 @@ impl ChatArgs {
         if let Some(engine) = &self.engine {
             builder = builder.engine(engine);
         }
-        if !config.name().is_empty() {
-            // Without a config file there is nothing to watch.
-            builder = builder.watch_config(config.name(), state_folder());
-        }
+        builder = builder.watch_config(watched_config(config), state_folder());
         Ok(builder.build().await?)
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use ctxhost_engine_api::border::EngineMetadata;
 use serde_json::{Value, json};
 
-use super::duration::{format_duration, parse_seconds};
+use super::duration::{format_duration, parse_duration};
 use super::error::CliError;
 use super::output::Output;
 use super::render::format::format_count;
@@ -43,7 +43,7 @@ pub(super) struct CheckArgs {
     #[arg(long)]
     json: bool,
     /// Time limit of one engine call, such as 2m [default: 10s]; a longer call counts as hanging.
-    #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     call_limit: Option<Duration>,
     /// Run the job in this folder, as a child of the test kit.
     #[arg(long, value_name = "FOLDER", hide = true)]

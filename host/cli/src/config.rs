@@ -51,6 +51,14 @@ impl ConfigCommand {
     }
 }
 
+/// The file that a running host watches: that of its config, else the one that `ctxhost use` would create here.
+pub(super) fn watched_config(config: &Settings) -> PathBuf {
+    match config.name() {
+        "" => PathBuf::from(FILE_NAME),
+        name => PathBuf::from(name),
+    }
+}
+
 /// Loads the config that was given, else the nearest one, else the defaults.
 pub(super) fn load_config(given: Option<&Path>) -> Result<Settings, CliError> {
     match given.map(Path::to_owned).or_else(find_config_file) {

@@ -42,9 +42,9 @@ impl ContextArgs {
         let (session, recorded_tokens) = (recorded.session, recorded.window_tokens);
         let model = session.model();
         let facts = run_setup::model_window(&config, model.as_ref(), self.window, recorded_tokens);
-        let filling = ContextUsage::from_transcript(&session.live(0).snapshot());
+        let usage = ContextUsage::from_transcript(&session.live(0).snapshot());
         if self.json {
-            return print_json(&filling, &facts, output);
+            return print_json(&usage, &facts, output);
         }
         let ReplayWindow { window_tokens, source, reserve_tokens, budget_tokens } = facts;
         let head = format!(
@@ -54,22 +54,22 @@ impl ContextArgs {
             config.slot().engine
         );
         let window = WindowBudget { window_tokens, reserve_tokens, budget_tokens };
-        output.print(&(head + &context_usage::render(&filling, window, output.style())))?;
+        output.print(&(head + &context_usage::render(&usage, window, output.style())))?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
 fn print_json(
-    filling: &ContextUsage,
+    usage: &ContextUsage,
     window: &ReplayWindow,
     output: &mut Output,
 ) -> Result<ExitCode, CliError> {
     let budget_tokens = window.budget_tokens;
     let figures = json!({
         "window": window,
-        "filling": filling,
-        "free_tokens": budget_tokens.saturating_sub(filling.tokens),
-        "turns_until_compaction": filling.turns_left(budget_tokens),
+        "usage": usage,
+        "free_tokens": budget_tokens.saturating_sub(usage.tokens),
+        "turns_until_compaction": usage.turns_left(budget_tokens),
     });
     output.print_json(&figures)?;
     Ok(ExitCode::SUCCESS)

@@ -1,4 +1,4 @@
-//! Durations of options, in the notation of the config: `30m`, `1h 30m`, `90d`.
+//! Durations of options: `500ms`, `30m`, `1h 30m`, `90d`. A number alone has no unit and is an error.
 
 use std::time::Duration;
 
@@ -6,18 +6,10 @@ use jiff::{Span, SpanRelativeTo};
 
 /// Parses a duration above zero. A day has 24 hours; months and years have no fixed length.
 pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is not a duration; write one such as 30m, 12h or 90d");
+    let wrong = || format!("{text:?} is not a duration; write one such as 500ms, 30s, 5m or 90d");
     let span: Span = text.trim().parse().map_err(|_| wrong())?;
     let duration = span.to_duration(SpanRelativeTo::days_are_24_hours()).map_err(|_| wrong())?;
     Duration::try_from(duration).ok().filter(|it| !it.is_zero()).ok_or_else(wrong)
-}
-
-/// The same, where a number without a unit means seconds.
-pub(super) fn parse_seconds(text: &str) -> Result<Duration, String> {
-    match text.trim().parse() {
-        Ok(seconds @ 1..) => Ok(Duration::from_secs(seconds)),
-        _ => parse_duration(text),
-    }
 }
 
 /// A duration in its two largest units, rounded up: `0m left` would read as if the time were over.
@@ -69,9 +61,6 @@ mod tests {
         for text in ["", "d", "90", "-1d", "0d", "0s", "1mo", "soon"] {
             assert!(parse_duration(text).is_err(), "{text}");
         }
-        assert_eq!(parse_seconds("90"), parse_duration("90s"));
-        assert_eq!(parse_seconds("2m"), parse_duration("2m"));
-        assert!(parse_seconds("0").is_err());
     }
 
     #[test]

@@ -18,9 +18,10 @@ use ctxhost_session::import;
 use ctxhost_store as store;
 use ctxhost_trust::{LockError, PackageError};
 
-use super::output::{Output, terminal_width};
+use super::output::Output;
 use super::render::format::format_count;
 use super::session_arg::shell_quote;
+use ctxhost_platform::terminal::terminal_width;
 
 /// Width of diagnostics that no terminal shows: few messages are longer, and a search finds them.
 const DIAGNOSTIC_WIDTH: u16 = 200;

@@ -12,7 +12,7 @@ const EXAMPLES: &[(&[&str], &[&str])] = &[
         ],
     ),
     (&["chat"], &["ctxhost chat", "ctxhost chat -c -p 'Which tests failed?'"]),
-    (&["run"], &["ctxhost run claude", "ctxhost run --dashboard codex"]),
+    (&["run"], &["ctxhost run claude", "ctxhost run --ui codex"]),
     (
         &["serve"],
         &["ctxhost serve", "ctxhost serve --upstream anthropic-messages=https://api.anthropic.com"],
@@ -92,8 +92,9 @@ mod tests {
 
     #[test]
     fn every_example_belongs_to_its_command() {
+        let all = CliArgs::command();
         for (path, lines) in EXAMPLES {
-            let mut command = &CliArgs::command();
+            let mut command = &all;
             for name in *path {
                 command = command.find_subcommand(name).unwrap_or_else(|| panic!("no {path:?}"));
             }
@@ -102,6 +103,12 @@ mod tests {
             for line in *lines {
                 let is_of = line.contains(&name) && line.starts_with("ctxhost ");
                 assert!(is_of && line.len() <= 78, "{line}");
+                // `run` would take an unknown option for the agent, so parsing the line proves nothing.
+                for option in line.split(' ').filter_map(|word| word.strip_prefix("--")) {
+                    let is_known = |it: &clap::Arg| it.get_long() == Some(option);
+                    let mut known = command.get_arguments().chain(all.get_arguments());
+                    assert!(known.any(is_known), "{line}: --{option}");
+                }
             }
         }
     }

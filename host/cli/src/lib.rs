@@ -58,6 +58,7 @@ use std::process::ExitCode;
 use std::sync::LazyLock;
 
 use clap::{ColorChoice, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use ctxhost_config::ignored_variables;
 use ctxhost_engine_api::border::EngineMetadata;
 
 use self::output::Output;
@@ -156,6 +157,9 @@ pub fn run() -> ExitCode {
         locked::request();
     }
     let output = &mut Output::new(arguments.color);
+    for (old, new) in ignored_variables(|name| std::env::var_os(name).is_some()) {
+        output.note(&format!("{old} is ignored: it was renamed to {new}; set that one"));
+    }
     let config = arguments.config.as_deref();
     let outcome = match command {
         Command::Doctor(command) => command.run(config, output),

@@ -6,9 +6,11 @@ mod no_traces;
 #[cfg(feature = "otel")]
 mod traces;
 
+use tracing::Level;
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
-use tracing_subscriber::{EnvFilter, Layer as _, fmt};
+use tracing_subscriber::{Layer as _, fmt};
 
 use super::error::CliError;
 use ctxhost_config::TelemetrySettings;
@@ -50,11 +52,12 @@ fn with_traces(
     settings: &TelemetrySettings,
 ) {
     let level = match default_level {
-        DefaultLogLevel::Errors => "error",
-        DefaultLogLevel::Warnings => "warn",
+        DefaultLogLevel::Errors => Level::ERROR,
+        DefaultLogLevel::Warnings => Level::WARN,
     };
     // An invalid CTXHOST_LOG falls back to the default instead of ending the program.
-    let filter = EnvFilter::try_from_env("CTXHOST_LOG").unwrap_or_else(|_| EnvFilter::new(level));
+    let filter = std::env::var("CTXHOST_LOG").ok().and_then(|text| text.parse().ok());
+    let filter = filter.unwrap_or_else(|| Targets::new().with_default(level));
     let lines =
         fmt::layer().with_writer(event_lines::stderr_lines).without_time().with_target(false);
     // A closed standard error must not fail a request.

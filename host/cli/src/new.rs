@@ -64,11 +64,14 @@ impl NewArgs {
     }
 }
 
-/// The source of the dependency, with a warning for a local path.
+/// The source of the dependency, with what may keep it from being found.
 fn origin(engine_api: &ApiSource) -> String {
     match engine_api {
         ApiSource::Path(_) => format!("{engine_api} (on this machine only; see Cargo.toml)"),
-        ApiSource::Git(_) | ApiSource::Version(_) => engine_api.to_string(),
+        ApiSource::Version(_) => {
+            format!("{engine_api} of crates.io (if it is not there: --engine-api PATH|URL)")
+        }
+        ApiSource::Git(_) => engine_api.to_string(),
     }
 }
 

@@ -1,9 +1,9 @@
 //! Standard output for results, standard error for everything else.
 
 use std::io::{IsTerminal as _, Write as _};
-use std::os::fd::AsFd;
 
 use clap::ColorChoice;
+use ctxhost_platform::terminal::terminal_width;
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use serde::Serialize;
 
@@ -112,9 +112,4 @@ impl Output {
 fn prose_width() -> Option<u16> {
     let columns = || std::env::var("COLUMNS").ok()?.parse().ok().filter(|columns| *columns > 0);
     terminal_width(std::io::stdout()).or_else(columns)
-}
-
-/// Width of the terminal behind a stream.
-pub(super) fn terminal_width(stream: impl AsFd) -> Option<u16> {
-    terminal_size::terminal_size_of(stream).map(|(width, _)| width.0).filter(|width| *width > 0)
 }

@@ -6,7 +6,6 @@ mod token;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{ExitCode, ExitStatus};
 
@@ -14,6 +13,7 @@ use tokio::process::Command;
 use tokio_util::sync::CancellationToken;
 
 use self::clients::{ClientCommand, ClientUpstreams, GatewayAddress};
+use super::config::watched_config;
 use super::error::CliError;
 use super::log;
 use super::output::Output;
@@ -23,6 +23,8 @@ use ctxhost_config::Config;
 use ctxhost_engine::state_folder;
 use ctxhost_gateway::metrics::GatewayTotals;
 use ctxhost_gateway::{Gateway, GatewayError, GatewayOptions, dashboard_folder};
+use ctxhost_platform::files::{PRIVATE_FOLDER, permissions};
+use ctxhost_platform::signals::run_in_foreground;
 
 /// A free port of this machine.
 const FREE_PORT: &str = "127.0.0.1:0";
@@ -41,12 +43,7 @@ pub(super) struct RunArgs {
     #[arg(long)]
     ui: bool,
     /// Agent and its arguments.
-    #[arg(
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        required = true,
-        value_name = "COMMAND"
-    )]
+    #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 
@@ -59,11 +56,14 @@ impl RunArgs {
         let cwd = std::env::current_dir()?;
         let config = run_setup::find_config(config_path, &cwd, output)?;
         let traces = log::start_traced(&config.telemetry, log::DefaultLogLevel::Errors)?;
-        // Private whatever the umask is: the folder holds sessions.
-        let owner_alone = std::fs::Permissions::from_mode(0o700);
-        let state =
-            // Sessions of a temporary gateway live in this folder and are deleted with it.
-            tempfile::Builder::new().permissions(owner_alone).prefix("ctxhost-run-").tempdir()?;
+        // Sessions of a temporary gateway live in this folder and are deleted with it.
+        let mut folder = tempfile::Builder::new();
+        folder.prefix("ctxhost-run-");
+        // Private whatever the umask is.
+        if let Some(owner_alone) = permissions(PRIVATE_FOLDER) {
+            folder.permissions(owner_alone);
+        }
+        let state = folder.tempdir()?;
         let threads = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let outcome = threads.block_on(self.run_with_gateway(&config, state.path(), output));
         // The runtime ends before the traces: its tasks still create spans, and the exporter must
@@ -92,6 +92,7 @@ impl RunArgs {
         let token = self::token::gateway_token(options.token.as_ref())?;
         let options = GatewayOptions {
             listen: Some(listen),
+            watched_config: Some(watched_config(config)),
             upstreams,
             token: Some(token.clone()),
             // Most agents only accept a base URL, so the token is its first path segment.
@@ -148,7 +149,7 @@ async fn run_agent(client: ClientCommand, output: &mut Output) -> std::io::Resul
     let program = arguments.next().unwrap_or_default();
     let mut command = Command::new(&program);
     command.args(arguments).envs(variables);
-    child::run(command).await.inspect_err(|error| {
+    run_in_foreground(command).await.inspect_err(|error| {
         output.note(&format!("error: cannot start {}: {error}", program.to_string_lossy()));
     })
 }

@@ -10,7 +10,7 @@ use super::locked;
 use super::output::Output;
 use super::render::format::group_digits;
 use ctxhost_agent::OfflineOptions;
-use ctxhost_agent::engine_options::summariser;
+use ctxhost_agent::engine_options::{embedder, summariser};
 use ctxhost_agent::engine_registry::EngineRegistry;
 use ctxhost_agent::replay::report::ReplayWindow;
 use ctxhost_agent::workspace::WorkspaceRules;
@@ -18,7 +18,7 @@ use ctxhost_config::{Config, WindowHints};
 use ctxhost_context::{Budget, ContextError, Target};
 use ctxhost_engine::{EngineSpec, SlotError};
 use ctxhost_models::ModelName;
-use ctxhost_provider::{Completer, ConnectError};
+use ctxhost_provider::{Completer, ConnectError, Embedder, EmbedderError};
 use ctxhost_session::Session;
 
 /// The options of a run for a model, with the window that was given or that the config has.
@@ -41,6 +41,7 @@ pub(super) fn run_options(
     };
     let mut options = OfflineOptions::new(config, registry.legacy(config), target);
     options.engines.completer = completer(config)?;
+    options.engines.embedder = open_embedder(config)?;
     Ok((options, window))
 }
 
@@ -157,6 +158,18 @@ fn completer(config: &Config) -> Result<Option<Arc<dyn Completer>>, CliError> {
     summariser(config, None).map_err(|error| connect_error(config, &name, &error))
 }
 
+/// The model for vectors that the config names.
+pub(super) fn open_embedder(config: &Config) -> Result<Option<Arc<dyn Embedder>>, CliError> {
+    embedder(config).map_err(|error| match error {
+        EmbedderError::Connect(error) => connect_error(config, "embedder", &error),
+        other => {
+            let at = engine_open::setting_location(config, "embedder.path");
+            let error = CliError::user(other.to_string());
+            at.into_iter().fold(error, |error, location| error.hint(format!("see {location}")))
+        }
+    })
+}
+
 /// The error of a provider that cannot be connected, with the line of the setting at fault.
 fn connect_error(config: &Config, name: &str, error: &ConnectError) -> CliError {
     let setting = match error {
@@ -166,7 +179,11 @@ fn connect_error(config: &Config, name: &str, error: &ConnectError) -> CliError 
     };
     let error = CliError::user(error.to_string());
     // A summariser with its own address has no provider table, so both places are tried.
-    let keys = [format!("providers.\"{name}\".{setting}"), format!("summariser.{setting}")];
+    let keys = [
+        format!("providers.\"{name}\".{setting}"),
+        format!("summariser.{setting}"),
+        format!("embedder.{setting}"),
+    ];
     match keys.iter().find_map(|key| engine_open::setting_location(config, key)) {
         Some(location) => error.hint(format!("see {location}")),
         None => error.hint("set the variable, or name another one with api_key_env"),

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use tokio_util::sync::CancellationToken;
 
+use super::config::watched_config;
 use super::error::CliError;
 use super::log;
 use super::output::Output;
@@ -14,6 +15,8 @@ use ctxhost_config::{Config, is_url};
 use ctxhost_dialects::DialectName;
 use ctxhost_engine::state_folder;
 use ctxhost_gateway::{Gateway, GatewayError, GatewayOptions};
+use ctxhost_platform::processes::raise_open_files;
+use ctxhost_platform::signals::ShutdownSignals;
 use ctxhost_store::StoreKind;
 
 /// Run the HTTP gateway (Anthropic, OpenAI and Gemini compatible).
@@ -68,7 +71,8 @@ impl ServeArgs {
         let _traces = log::start_traced(&config.telemetry, log::DefaultLogLevel::Warnings)?;
         let options = self.options(GatewayOptions::from_config(&config, state_folder()));
         // Before the runtime starts, which opens descriptors of its own.
-        raise_open_file_limit();
+        // Each connection needs a file descriptor, and the usual limit is below `gateway.max_connections`.
+        raise_open_files();
         let needs_token = options.token.is_some();
         let threads = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         threads.block_on(async {
@@ -93,6 +97,7 @@ impl ServeArgs {
         }
         GatewayOptions {
             listen: self.listen,
+            watched_config: Some(watched_config(&options.config)),
             upstreams,
             tls: self.tls_cert.zip(self.tls_key),
             allow_exposed: self.i_know_this_is_exposed,
@@ -108,17 +113,6 @@ fn note_session_storage(config: &Config, output: &mut Output) {
             "ctxhost: [store] applies to chat and to programs; the gateway stores conversations in local files, \
              so send each client to one gateway only",
         );
-    }
-}
-
-/// Each connection needs a file descriptor, and the usual limit is below `gateway.max_connections`.
-fn raise_open_file_limit() {
-    use rustix::process::{Resource, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    // The soft limit may be raised to the hard one without privileges.
-    let raised = rustix::process::Rlimit { current: limit.maximum, ..limit };
-    if let Err(error) = setrlimit(Resource::Nofile, raised) {
-        tracing::debug!(%error, "cannot raise the limit of open files");
     }
 }
 
@@ -148,33 +142,6 @@ fn shutdown_token() -> Result<CancellationToken, CliError> {
         std::process::exit(1);
     });
     Ok(end)
-}
-
-/// The signals that stop a server.
-struct ShutdownSignals {
-    interrupt: tokio::signal::unix::Signal,
-    terminate: tokio::signal::unix::Signal,
-    /// The terminal was closed.
-    hang_up: tokio::signal::unix::Signal,
-}
-
-impl ShutdownSignals {
-    fn listen() -> std::io::Result<ShutdownSignals> {
-        use tokio::signal::unix::{SignalKind, signal};
-        Ok(ShutdownSignals {
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-            hang_up: signal(SignalKind::hangup())?,
-        })
-    }
-
-    async fn next(&mut self) {
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-            _ = self.hang_up.recv() => {}
-        }
-    }
 }
 
 impl From<GatewayError> for CliError {

@@ -58,7 +58,7 @@ impl ShadowReportArgs {
         // A line may be half written by a host that is running.
         if unreadable > 0 {
             let lines = format_count(unreadable, "line");
-            output.note(&format!("{lines} of {} cannot be read", path.display()));
+            output.note(&format!("skipped {lines} of {} that cannot be read", path.display()));
         }
         let (all, own) = (lines.len(), log::config_name(config));
         // Without a config of its own the report cannot tell hosts apart and shows all of them.
@@ -89,7 +89,7 @@ fn render_report(report: &ShadowReport, config: &Config, output: &Output) -> Str
     let columns = [GridColumn::left("engine")].into_iter().chain(names.map(GridColumn::right));
     let mut grid = Grid::new(columns.collect());
     for row in &report.engines {
-        let tone = if row.illegal + row.failed > 0 { Tone::Warning } else { Tone::Plain };
+        let tone = if row.violations + row.failed > 0 { Tone::Warning } else { Tone::Plain };
         grid.row(cells(row), tone);
     }
     let failed = report.engines.iter().filter(|row| row.failed > 0).map(failure_line);
@@ -126,16 +126,16 @@ fn empty_report(config: &Config) -> String {
 }
 
 fn cells(row: &ShadowRow) -> Vec<String> {
-    let ratio = if row.serves { "active".to_owned() } else { format!("{:.2}x", row.tokens_ratio) };
+    let ratio = if row.active { "active".to_owned() } else { format!("{:.2}x", row.tokens_ratio) };
     vec![
         one_line(&row.engine),
         group_digits(row.requests),
         group_digits(row.compacts),
-        format_percent(row.survival_mean * 100.0),
+        format_percent(row.retention_mean * 100.0),
         group_digits(row.tokens),
         ratio,
         format_ms(row.p99_us),
-        group_digits(row.illegal),
+        group_digits(row.violations),
     ]
 }
 

@@ -99,7 +99,7 @@ impl SlotSetArgs {
         }
         // Compared with the effective engine: a canary that is the fallback would be compared with
         // itself.
-        if is_same_chain(&engine, serving.effective()) {
+        if is_same_chain(&engine, serving.active()) {
             serving.note_reason(output);
             return Err(CliError::user(format!("{engine:?} is already active in every session")));
         }
@@ -117,8 +117,8 @@ impl SlotSetArgs {
         slot.start_canary(&canary)?;
         let bake = format_duration(self.bake);
         output.print(&format!(
-            "canary: {engine} on {share} of new sessions, {} on the rest; guard window {bake}\n",
-            serving.effective(),
+            "canary: {engine} on {share} of new sessions, {} on the rest; bake time {bake}\n",
+            serving.active(),
         ))?;
         serving.note_reason(output);
         // A note, not an error: watching a canary by eye is a legitimate way to use it.
@@ -142,7 +142,9 @@ impl SlotSetArgs {
                 let message = format!("unknown slot {slot:?}; use {CONTEXT_ENGINE}");
                 Err(CliError::user(message).hint("write a chain as one word: mask+legacy"))
             }
-            [] => Err(CliError::user("missing engine")),
+            [] => {
+                Err(CliError::user("missing engine; write its id, such as `ctxhost slot set mask`"))
+            }
         }
     }
 }
@@ -169,7 +171,7 @@ fn promote(slot: &SlotConfig, output: &mut Output) -> Result<(), CliError> {
             )
         }
     };
-    output.print(&format!("{engine} 100%  (was {}{tried})\n{HOSTS_RELOAD}\n", was.effective()))?;
+    output.print(&format!("{engine} 100%  (was {}{tried})\n{HOSTS_RELOAD}\n", was.active()))?;
     if figures.sum.turns == 0 {
         output.note("nothing was measured: it served no turn as a canary");
     }
@@ -184,7 +186,7 @@ fn roll_back(slot: &SlotConfig, output: &mut Output) -> Result<(), CliError> {
         slot.home.update(|state| Ok(state.end(&canary.run, false, "by hand", slot.now_ms)))?;
         output.print(&format!(
             "{} 100%  (history kept in {} of {})\n",
-            serving.effective(),
+            serving.active(),
             format_count(figures.sessions.len() as u64, "session"),
             canary.engine,
         ))?;
@@ -202,7 +204,7 @@ fn roll_back(slot: &SlotConfig, output: &mut Output) -> Result<(), CliError> {
     })?;
     output.print(&format!(
         "{previous} 100%  (was {}; all sessions keep their history)\n{HOSTS_RELOAD}\n",
-        serving.effective(),
+        serving.active(),
     ))?;
     Ok(())
 }

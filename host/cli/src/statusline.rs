@@ -44,7 +44,7 @@ struct SessionStatus {
     percent: u64,
     compactions: u64,
     /// What the last compaction retained; `None` without one, or if nothing was measured.
-    survival: Option<Shares>,
+    retention: Option<Shares>,
 }
 
 impl StatuslineArgs {
@@ -86,7 +86,7 @@ impl StatuslineArgs {
             // Of the budget, not of the window: a compaction starts at the budget.
             percent: tokens * 100 / window.budget_tokens.max(1),
             compactions: compacted.len() as u64,
-            survival: compacted.last().and_then(retention_of),
+            retention: compacted.last().and_then(retention_of),
         })
     }
 }
@@ -108,8 +108,8 @@ impl SessionStatus {
             ),
             format_count(self.compactions, "compaction"),
         ];
-        let survival = self.survival.as_ref().map(retention::format_mean);
-        parts.extend(survival.map(|share| format!("retention of the last compaction {share}")));
+        let kept = self.retention.as_ref().map(retention::format_mean);
+        parts.extend(kept.map(|share| format!("retention of the last compaction {share}")));
         parts.join(" · ")
     }
 }
@@ -121,7 +121,7 @@ fn newest_session() -> Result<Option<PathBuf>, CliError> {
 
 /// Reads the retention figures from the record of a compaction.
 fn retention_of(compacted: &RecordedCompaction) -> Option<Shares> {
-    // The name in the session format; the figures are called retention everywhere else.
+    // The key of the session format; the figures are called retention everywhere else.
     let shares = compacted.host_details.get("survival")?;
     serde_json::from_value(shares.clone()).ok()
 }

@@ -32,7 +32,7 @@ impl UndoArgs {
         // `SESSION@2` and `SESSION @2` are both accepted, but not at once.
         let number = match (self.number, self.session.number) {
             (Some(_), Some(_)) => {
-                return Err(CliError::user("give the compaction once"));
+                return Err(CliError::user("the compaction is given twice; give SESSION@N or @N"));
             }
             (_, Some(_)) if self.last => {
                 return Err(CliError::user("give the compaction or --last, not both"));

@@ -120,7 +120,7 @@ pub(super) fn refuse_path(engine: &str, config: &Path) -> Result<(), CliError> {
 fn with_unchanged_slot(error: CliError, config: &Config) -> CliError {
     let error = if error.is_untrusted() {
         let effective = EffectiveEngine::from_config(config);
-        error.hint(format!("the active engine is still {}", effective.effective()))
+        error.hint(format!("the active engine is still {}", effective.active()))
     } else {
         error
     };

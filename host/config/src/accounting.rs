@@ -7,10 +7,10 @@ ctxhost_engine_api::settings! {
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields)]
     pub struct AccountingSettings {
-        /// Recent token counts of a model from which its factor is learned; 32 is about an hour of work, so
+        /// Recent token counts from which a model's factor is learned; about an hour of work, so
         /// the factor follows a change of language.
         pub remembered_counts: usize = 32, Whole(1), "counts";
-        /// Counts needed before a model's learned factor sets limits; one or two may come from unusual
+        /// Counts needed before a model's learned factor sets limits; fewer may come from unusual
         /// text.
         pub trusted_counts: usize = 3, Whole(1), "counts";
         /// Quantile of the learned factors that limits use; a higher one wastes window, a lower one causes

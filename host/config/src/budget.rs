@@ -21,7 +21,7 @@ ctxhost_engine_api::settings! {
         /// Factor on estimates before they are compared with a window; estimates of mixed text are off by
         /// up to a fifth.
         pub safety_margin: f64 = 1.2, Number(1.0, 4.0), "factor";
-        /// System prompt and tools of a replayed session, which recordings do not contain; 0, because any
+        /// System prompt and tools of a replayed session, which recordings lack; 0, because any
         /// other number would be a guess.
         pub overhead_tokens: u64 = 0, Whole(0), "provider tokens";
     }

@@ -15,35 +15,36 @@ ctxhost_engine_api::settings! {
     #[serde(default, deny_unknown_fields)]
     pub struct CompactionSettings {
         /// When the host compacts ahead of need: after a turn, after a pause (idle), after the user
-        /// confirms (ask), or on command only (manual). Between turns, no request waits for it.
+        /// confirms (ask), or on command (manual). Between turns, no request waits for it.
         pub timing: CompactionTiming = CompactionTiming::default(), Word(&["between-turns", "idle", "ask", "manual"]);
-        /// Whether it may also compact between two tool rounds of a turn; false, because that invalidates
-        /// the prompt cache in the middle of a task.
+        /// Whether it may also compact between two tool rounds of a turn; false, because that
+        /// invalidates the prompt cache in the middle of a task.
         pub mid_turn: bool = false, Flag;
         /// With `idle`: how long a session must be quiet.
         pub idle_ms: u64 = 60_000, Whole(1), "ms";
-        /// Share of the budget above which a compaction is precomputed in the background; 0 disables it,
-        /// since the work may be wasted.
+        /// Share of the budget above which a compaction is precomputed in the background; 0
+        /// disables it, since the work may be wasted.
         pub precompute_share: f64 = 0.0, Number(0.0, 1.0), "share";
-        /// Least shares that a compaction must keep, or it is rejected; none, because what may be lost is
-        /// the user's decision.
+        /// Least shares that a compaction must keep, or it is rejected; none, because the user
+        /// decides what may be lost.
         pub gate: QualityGate = QualityGate::default(), Rules;
-        /// Whether the model writes notes for the memory slot before a compaction; false, because it costs
-        /// a request and needs a memory.
+        /// Whether the model writes notes for the memory slot before a compaction; false, because
+        /// it costs a request and needs a memory.
         pub memory_flush: bool = false, Flag;
         /// Compact a live transcript that is larger; 0 disables it, since windows count tokens.
         pub max_live_bytes: u64 = 0, Whole(0), "bytes";
-        /// A request that timed out is compacted and retried above this share of the window; below it, size
-        /// was not the cause.
+        /// A request that timed out is compacted and retried above this share of the window; below
+        /// it, size was not the cause.
         pub timeout_share: f64 = 0.65, Number(0.1, 1.0), "share";
-        /// Limit of such compactions in one turn; a third has not helped either.
+        /// Limit of such compactions in one turn; a third would not help either.
         pub timeout_compactions: u32 = 2, Whole(0), "compactions";
         /// How long a program waits at its end for background work; a summary takes less.
         pub wait_ms: u64 = 60_000, Whole(0), "ms";
     }
 }
 
-/// When the host compacts ahead of need.
+/// When the host compacts ahead of need: after a turn, after a pause (idle), after the user
+/// confirms (ask), or on command (manual). Between turns, no request waits for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CompactionTiming {

@@ -22,8 +22,8 @@ ctxhost_engine_api::settings! {
         /// Environment variable with the token that clients must send; if it is not set, no token is
         /// required.
         pub token_env: String = "CTXHOST_TOKEN".into(), Text;
-        /// Certificate chain as one PEM file, the gateway's own first; without it the gateway serves plain
-        /// HTTP, which is safe within one machine.
+        /// Certificate chain as one PEM file, the gateway's own first; without it the gateway
+        /// serves plain HTTP, which is safe within one machine.
         pub tls_cert: Option<PathBuf> = None, Text;
         /// Private key of the first certificate, as PEM.
         pub tls_key: Option<PathBuf> = None, Text;
@@ -33,8 +33,8 @@ ctxhost_engine_api::settings! {
         /// Web origins that may call it, such as https://app.example; none, because a web page should not
         /// spend your money.
         pub origins: Vec<String> = Vec::new(), List;
-        /// Upstream of each dialect: a name from [providers] or an address; by default the dialect's own
-        /// provider, with the client's key.
+        /// Upstream of each dialect: a name from [providers] or an address; unset, the dialect's
+        /// own provider, with the client's key.
         pub upstreams: BTreeMap<String, String> = BTreeMap::new(), Upstreams;
         /// Upstream by model name pattern, such as "qwen*"; overrides upstreams, and the pattern with the
         /// most literal characters wins.
@@ -44,52 +44,53 @@ ctxhost_engine_api::settings! {
         /// Largest request body that the engine reads; larger ones get 413. Twice what the largest provider
         /// accepts.
         pub max_body_bytes: u64 = 64 * 1024 * 1024, Whole(1_024), "bytes";
-        /// Memory for the bodies of all requests together, compressed and decompressed; above it requests
-        /// get 503 with `retry-after`, and one larger than the whole gets 413. Four of the largest.
+        /// Memory for the bodies of all requests together, decompressed ones included; above it
+        /// requests get 503 with `retry-after`, one larger than the whole gets 413. Four of the
+        /// largest.
         pub max_bodies_bytes: u64 = 256 * 1024 * 1024, Whole(1_024), "bytes";
-        /// Largest size of the request headers; those of agents take a tenth of it.
+        /// Largest request headers; those of agents take a tenth.
         pub max_header_bytes: u32 = 64 * 1024, Whole(8_192), "bytes";
         /// Concurrent connections; further ones wait. An agent opens a handful.
         pub max_connections: usize = 2_048, Whole(1), "connections";
         /// Concurrent requests; further ones get 503 with `retry-after: 1`, since each holds its body in
         /// memory until it is sent.
         pub max_requests: usize = 1_024, Whole(1), "requests";
-        /// Longest wait for the request headers, and longest pause within a body; a slow client would
-        /// occupy a connection.
+        /// Longest wait for the request headers, and longest pause within a body; a slow client
+        /// occupies a connection.
         pub client_timeout_ms: u64 = 60_000, Whole(1), "ms";
         /// Least average rate of a body after the first client_timeout_ms; stops a client that sends byte
         /// by byte.
         pub client_min_bytes_per_s: u64 = 16_384, Whole(1), "bytes per second";
-        /// How long an HTTP/1 client may stop reading its response, which occupies a request here and at
-        /// the upstream; ten minutes survive a suspended agent.
+        /// How long an HTTP/1 client may stop reading its response, which occupies a request here
+        /// and at the upstream; a suspended agent may return.
         pub client_stall_ms: u64 = 600_000, Whole(1), "ms";
-        /// How long the start of a stream without content is held back; an error in it can still be
-        /// answered by retrying with a smaller request.
+        /// How long the start of a stream is held until it has content; an error before that can be
+        /// answered by a smaller request.
         pub hold_ms: u64 = 2_000, Whole(0), "ms";
         /// Time for open streams at shutdown; most responses finish within it.
         pub drain_ms: u64 = 30_000, Whole(0), "ms";
-        /// Retries with a smaller request after the upstream refused one as too large; what still does not
-        /// fit contains an entry that must stay.
+        /// Retries with a smaller request after the upstream refused one as too large; what still
+        /// does not fit contains an entry that must stay.
         pub too_large_tries: u32 = 3, Whole(0), "requests";
-        /// Largest share of the window that the requested answer may reserve; clients ask for the longest
-        /// answer of a model, and the conversation needs room as well.
+        /// Largest share of the window that the requested answer may reserve; clients ask for a
+        /// model's longest answer, and the conversation needs room too.
         pub reserve_max_share: f64 = 0.25, Number(0.05, 0.95), "share";
         /// Whether to lower a `max_tokens` that does not fit beside the prompt (header
-        /// `x-ctxhost-max-tokens`); strict providers refuse the request otherwise.
+        /// `x-ctxhost-max-tokens`); strict providers refuse it otherwise.
         pub lower_max_tokens: bool = true, Flag;
         /// Smallest `max_tokens` that a request is lowered to; a shorter answer cannot hold a tool call.
         pub min_output_tokens: u64 = 256, Whole(1), "provider tokens";
-        /// Smallest window to learn from an upstream's error; its text may quote what a client wrote.
+        /// Smallest window to learn from an upstream's error, whose text may quote a client.
         pub learned_min_tokens: u64 = 1_024, Whole(1), "provider tokens";
-        /// The same as a share of the known window, before other conversations use it; no server offers a
+        /// The same as a share of the known window, for other conversations; no server offers a
         /// sixteenth of its model's window.
         pub learned_min_share: f64 = 0.0625, Number(0.0, 1.0), "share";
-        /// Models whose learned windows are kept; a bound, because clients can invent model names.
+        /// Models whose learned windows are kept; bounded, because clients can invent names.
         pub learned_models: usize = 1_024, Whole(1), "models";
-        /// Longest model name that the engine sees; a request with a longer one is only forwarded.
+        /// Longest model name that the engine sees; a request with a longer one is forwarded.
         pub model_name_max_bytes: usize = 256, Whole(1), "bytes";
-        /// Attempts to shape messages of `POST /v1/compress` when the references to originals do not fit;
-        /// each one uses a smaller budget.
+        /// Attempts to shape messages of `POST /v1/compress` with a smaller budget when the
+        /// references to originals do not fit.
         pub compress_tries: u32 = 4, Whole(1), "shapings";
         /// Share of the window below which a compaction that a client requests returns the conversation
         /// unchanged.
@@ -97,7 +98,7 @@ ctxhost_engine_api::settings! {
         /// Largest share of the window that such a compaction may take; the rest is room for the client to
         /// continue.
         pub compacted_max_share: f64 = 0.5, Number(0.05, 0.95), "share";
-        /// Conversations kept in memory, the most recent; others are read from their files when needed.
+        /// Conversations kept in memory, the most recent; others are read from their files.
         pub conversations: usize = 256, Whole(1), "conversations";
         /// Time after which an idle conversation leaves memory; a quarter of an hour is a long pause.
         pub conversation_idle_ms: u64 = 900_000, Whole(1), "ms";

@@ -24,6 +24,7 @@ mod budget;
 mod check;
 mod compaction;
 mod edit;
+mod embedder;
 mod error;
 mod explain;
 mod failover;
@@ -50,6 +51,7 @@ pub use check::closest_name;
 pub use compaction::{CompactionSettings, CompactionTiming};
 pub use edit::entry::{EntryEdit, remove_entry_path, set_entry_path};
 pub use edit::{SlotEdit, set_slot, set_slot_chain, set_slot_spec};
+pub use embedder::{EmbedderChoice, EmbedderSettings};
 pub use error::{ConfigDiagnostic, ConfigError};
 pub use explain::{ExplainRow, UnknownSetting, explain, explain_key};
 pub use failover::FailoverSettings;
@@ -58,6 +60,7 @@ pub use json_schema::{SCHEMA_LINE, json_schema};
 pub use model::{ModelDefaults, ModelSettings};
 pub use plugins::{EngineEntry, PluginSettings, SlotChoice, SlotSettings};
 pub use providers::SummariserSettings;
+pub use renamed::{ignored_variables, new_metric_name};
 pub use session::{ImageStorage, RetentionSettings, SessionSettings};
 pub use shadow::ShadowSettings;
 pub use swap::SwapSettings;
@@ -124,6 +127,9 @@ ctxhost_engine_api::settings! {
             Tables(ProviderSettings::SETTINGS);
         /// The model for summaries; without it summaries are extracted offline.
         pub summariser: Option<SummariserSettings> = None, Table(SummariserSettings::SETTINGS);
+        /// The model for vectors of texts; off by default.
+        pub embedder: EmbedderSettings = EmbedderSettings::default(),
+            Table(EmbedderSettings::SETTINGS);
         /// The HTTP gateway.
         pub gateway: GatewaySettings = GatewaySettings::default(), Table(GatewaySettings::SETTINGS);
         /// Traces and dashboard of a gateway.
@@ -228,6 +234,7 @@ impl Config {
             tools: self.tools.with_paths_from(&folder),
             mcp: servers.map(|(name, server)| (name, server.with_paths_from(&folder))).collect(),
             gateway: self.gateway.with_paths_from(&folder),
+            embedder: self.embedder.with_paths_from(&folder),
             origin,
             ..self
         }

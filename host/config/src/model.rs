@@ -20,11 +20,11 @@ ctxhost_engine_api::settings! {
     #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields)]
     pub struct ModelDefaults {
-        /// Window of a model without any other source; what most large models have. Set here, it applies to
-        /// every model that `[models]` does not name.
+        /// Window of a model without any other source; most large models have this one. Set here,
+        /// it applies to every model that `[models]` does not name.
         pub default_window_tokens: u64 = 200_000, Between(1, MAX_WINDOW_TOKENS), "provider tokens";
-        /// How long `chat` waits at its start for the provider to state the model's window; 0 does not ask.
-        /// A model list takes less than a second.
+        /// How long `chat` waits at its start for the provider to state the model's window, usually
+        /// less than a second; 0 does not ask.
         pub window_query_ms: u64 = 2_000, Whole(0), "ms";
     }
 }

@@ -19,45 +19,45 @@ ctxhost_engine_api::settings! {
     #[derive(Clone, Debug, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields)]
     pub struct PluginSettings {
-        /// False uses `legacy` for every request, without a warning: one switch to exclude engines as a
-        /// cause.
+        /// False uses `legacy` for every request, without a warning: one switch to exclude engines
+        /// as a cause.
         pub enabled: bool = true, Flag;
-        /// Engines that may be used beside the active one; empty allows all. The engine in the slot needs
-        /// no entry here.
+        /// Engines that may be used beside the one in the slot; empty allows all.
         pub allow: Vec<String> = Vec::new(), List;
         /// Engines that are never used; a slot that names one falls back to `legacy`.
         pub deny: Vec<String> = Vec::new(), List;
-        /// `fallback` shapes the request with `legacy` and reports it; `fail` ends the request. A working
-        /// agent is worth more than a strict one, so fallback.
+        /// `fallback` shapes the request with `legacy` and reports it, because a working agent is
+        /// worth more than a strict one; `fail` ends the request.
         pub on_engine_error: OnEngineError = OnEngineError::default(), Word(&["fallback", "fail"]);
         /// Folders to search for installed engines, relative to this file; none, because loading an engine
         /// runs its code.
         pub engine_dirs: Vec<PathBuf> = Vec::new(), List;
-        /// Where installed engines run. `process`: sandboxed, so a crash, a leak or an attempt to read your
-        /// files does not affect the host; costs a fraction of a millisecond per request. `thread`: in the
-        /// host's process, with its rights. An engine in C runs in a thread only if its own entry says so.
+        /// Where installed engines run. `process`: sandboxed, so a crash, a leak or an attempt to
+        /// read your files does not reach the host, for a fraction of a millisecond per request.
+        /// `thread`: in the host's process with its rights; an engine in C only if its own entry
+        /// says so.
         pub isolation: Isolation = Isolation::Process, Word(&["process", "thread"]);
-        /// `pinned` refuses an engine file whose bytes are neither in ctxhost.lock nor in its entry; `locked`
-        /// one that is not in ctxhost.lock, also if it is named on the command line; `any` loads it. Unset:
-        /// pinned if there is a ctxhost.lock beside this file.
+        /// `pinned` refuses an engine file whose bytes neither ctxhost.lock nor its entry pins;
+        /// `locked` one that ctxhost.lock does not pin, also if the command line names it; `any`
+        /// loads it. Unset: `pinned` if there is a ctxhost.lock beside this file.
         pub trust: Option<TrustLevel> = None, Word(&["locked", "pinned", "any"]);
-        /// Public keys whose signatures are accepted (`FILE.so.minisig` beside the file); none, because
-        /// whom to trust is your decision.
+        /// Public keys whose signatures (`FILE.so.minisig` beside the file) are accepted; none,
+        /// because whom to trust is your decision.
         pub trusted_keys: Vec<String> = Vec::new(), Keys;
-        /// True refuses every engine file that none of these keys signed, also one named on the command
-        /// line; false, because most engines are your own.
+        /// True refuses every engine file that none of these keys signed, also if the command line
+        /// names it; false, because most engines are your own.
         pub require_signature: bool = false, Flag;
         /// Folder for `ctxhost install` and `ctxhost sync`, relative to this file; unset, .ctxhost/engines,
         /// which git ignores.
         pub install_dir: Option<PathBuf> = None, Text;
-        /// How long a failed engine is quarantined, in every process; doubles after each further failure. 0
-        /// limits the quarantine to the process it failed in.
+        /// How long a failed engine is quarantined, in every process; doubles after each further
+        /// failure. 0 limits it to the process it failed in.
         pub quarantine_ms: u64 = QuarantineRules::default().hold_ms, Whole(0), "ms";
-        /// Longest quarantine after failures, and how long failures are remembered; after a day the cause
-        /// has usually been looked at.
+        /// Longest quarantine after failures, and how long failures are remembered; someone has
+        /// usually looked at the cause by then.
         pub quarantine_max_ms: u64 = QuarantineRules::default().max_hold_ms, Whole(0), "ms";
-        /// Crashes of host processes inside an engine that quarantine it until it is released; the second
-        /// is no accident.
+        /// Crashes of host processes inside an engine that quarantine it until it is released; the
+        /// second is no accident.
         pub crashes_before_quarantine: u32 = QuarantineRules::default().crashes, Whole(1), "crashes";
         /// Which engine fills which slot.
         pub slots: SlotSettings = SlotSettings::default(), Table(SlotSettings::SETTINGS);
@@ -75,11 +75,11 @@ ctxhost_engine_api::settings! {
     #[derive(Clone, Debug, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields)]
     pub struct SlotSettings {
-        /// The active engine, or a chain of them, each reading the result of the one before it. A blank
-        /// value, "none" or a value that is not text selects `legacy`.
+        /// The active engine, or a chain in which each reads the result of the one before it. A
+        /// blank value, "none" or a value that is not text selects `legacy`.
         pub context_engine: Option<toml::Value> = Some(LEGACY.into()), Slot;
-        /// Engines that receive each request after the active one, without effect; `ctxhost shadow report`
-        /// compares them. None, because each processes every request again.
+        /// Engines that receive each request after the active one, without effect; `ctxhost shadow
+        /// report` compares them. None, because each costs the work again.
         pub shadow: Vec<String> = Vec::new(), List;
         /// Engine that remembers across sessions: `notes` keeps dated notes for each working folder;
         /// "none", because memory should be opted into.
@@ -96,11 +96,10 @@ ctxhost_engine_api::settings! {
         pub enabled: bool = true, Flag;
         /// Library file, relative to this file; bundled engines have none. Loading it runs its code.
         pub path: Option<PathBuf> = None, Text;
-        /// Digest that the library must have, checked on the bytes that are loaded; unset, any library at
-        /// that path is loaded.
+        /// Digest of the library's bytes; unset, any library at that path is loaded.
         pub sha256: Option<String> = None, Digest;
-        /// `process`: a process of its own, for engines from a file; `thread`: its own threads in the host,
-        /// so that a hanging engine does not block it; `inline`: no thread switch, for bundled engines
+        /// `process`: sandboxed, for engines from a file; `thread`: own threads in the host, so
+        /// that a hanging engine does not block it; `inline`: no thread switch, for bundled engines
         /// only, and their default.
         pub isolation: Option<Isolation> = None, Word(&["inline", "thread", "process"]);
         /// The engine's own settings, passed to it unchanged.

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::check::conflict_error;
+use super::embedder::check_embedder;
 use super::error::ConfigDiagnostic;
 use super::{Config, spans};
 use ctxhost_dialects::failure::ExtraPhrase;
@@ -17,8 +18,7 @@ ctxhost_engine_api::settings! {
     #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct SummariserSettings required {
-        /// Name from [providers] whose model writes summaries; instead of base_url. Without this table
-        /// summaries are extracted offline, without a model.
+        /// Name from [providers] whose model writes summaries; instead of base_url.
         #[serde(default)]
         pub provider: Option<String> = None, Text;
         /// Base URL of an OpenAI-compatible API, up to and including /v1; instead of provider.
@@ -74,6 +74,7 @@ pub(super) fn check_providers(config: &Config, found: &mut Vec<ConfigDiagnostic>
         }
     }
     found.extend(check_summariser(config));
+    found.extend(check_embedder(config));
 }
 
 /// Checks settings that only the Anthropic dialect supports.

@@ -1,4 +1,5 @@
-//! Keys and values of earlier versions, so that an error can name the new ones.
+//! Names of earlier versions (keys, values, guard metrics, environment variables), so that a message can give the
+//! new ones.
 
 use super::all_settings::matches_pattern;
 
@@ -17,6 +18,26 @@ pub(super) const KEYS: &[(&str, &str)] = &[
 pub(super) const VALUES: &[(&str, &str, &str)] =
     &[("plugins.isolation", "lane", "thread"), ("plugins.entries.*.isolation", "lane", "thread")];
 
+/// Renamed metrics of canary guards: old name, new name. `survival.paths` is renamed with its first part.
+const METRICS: &[(&str, &str)] = &[("illegal", "violations"), ("survival", "retention")];
+
+/// Renamed environment variables: old name, new name.
+const VARIABLES: &[(&str, &str)] = &[("CTXHOST_WORKER", "CTXHOST_SANDBOX")];
+
+/// The new name of a renamed metric of a canary guard.
+pub fn new_metric_name(name: &str) -> Option<String> {
+    let first = name.split('.').next().unwrap_or_default();
+    let (old, new) = METRICS.iter().find(|(old, _)| *old == first)?;
+    Some(name.replacen(old, new, 1))
+}
+
+/// The renamed environment variables that are set under their old name only: old name, new name.
+pub fn ignored_variables(
+    is_set: impl Fn(&str) -> bool,
+) -> impl Iterator<Item = (&'static str, &'static str)> {
+    VARIABLES.iter().copied().filter(move |(old, new)| is_set(old) && !is_set(new))
+}
+
 /// The new path of a renamed key.
 pub(super) fn new_key(path: &[String]) -> Option<&'static str> {
     KEYS.iter().find(|(old, _)| is_path(old, path)).map(|(_, new)| *new)
@@ -32,4 +53,20 @@ fn is_path(pattern: &str, path: &[String]) -> bool {
     let pattern: Vec<&str> = pattern.split('.').collect();
     // matches_pattern compares the common length only.
     pattern.len() == path.len() && matches_pattern(&pattern, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metrics_and_variables_have_new_names() {
+        assert_eq!(new_metric_name("illegal").as_deref(), Some("violations"));
+        assert_eq!(new_metric_name("survival.paths").as_deref(), Some("retention.paths"));
+        assert_eq!(new_metric_name("violations"), None);
+        let old = |set: &[&str]| ignored_variables(|name| set.contains(&name)).count();
+        assert_eq!(old(&["CTXHOST_WORKER"]), 1);
+        assert_eq!(old(&["CTXHOST_WORKER", "CTXHOST_SANDBOX"]), 0, "the new name counts");
+        assert_eq!(old(&[]), 0);
+    }
 }

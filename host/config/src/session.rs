@@ -9,15 +9,15 @@ ctxhost_engine_api::settings! {
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields)]
     pub struct SessionSettings {
-        /// When a written line is synced to the disk: before it is acknowledged (always), at the end of the
-        /// turn, or when the system does it (os); always, so that messages survive a power cut. A
-        /// compaction is synced under `turn` too.
+        /// When a written line is synced to the disk: before it is acknowledged (always), at the
+        /// end of the turn, or by the system (os). Always, so that messages survive a power cut;
+        /// `turn` syncs compactions too.
         pub sync: SyncPolicy = SyncPolicy::default(), Word(&["always", "turn", "os"]);
-        /// Where images of new messages are stored: in the session's lines, or once under their hash;
-        /// inline, because Pi and other readers of the session then see them. The request is the same.
+        /// Where images of new messages are stored: in the session's lines, or once under their
+        /// hash. Inline, because Pi and other readers then see them.
         pub media: ImageStorage = ImageStorage::default(), Word(&["inline", "store"]);
-        /// With `store`: images up to this size in base64 stay in their line; a file of its own takes at
-        /// least 4 KiB of disk.
+        /// With `store`: base64 images up to this size stay in their line; a file takes at least 4
+        /// KiB of disk.
         pub media_inline_bytes: u64 = 16_384, Whole(0), "bytes";
     }
 }
@@ -38,11 +38,11 @@ ctxhost_engine_api::settings! {
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields)]
     pub struct RetentionSettings {
-        /// How long `ctxhost gc` keeps bytes that no session references; a session that was moved away for
-        /// three months still finds them.
+        /// How long `ctxhost gc` keeps bytes that no session references; a session may have been
+        /// moved away for months.
         pub blob_days: u64 = 90, Whole(1), "days";
-        /// Age at which `ctxhost gc` moves an untouched session to the trash, where it stays 30 more days;
-        /// 0 keeps all, because a session is someone's work.
+        /// Age at which `ctxhost gc` moves an untouched session to the trash, for 30 more days; 0
+        /// keeps all, because a session is someone's work.
         pub session_days: u64 = 0, Whole(0), "days";
     }
 }

@@ -1,6 +1,6 @@
 //! Tests of parsing, defaults and error messages.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::*;
 
@@ -113,6 +113,28 @@ fn explain_shows_value_unit_source_and_effective_value() {
         "plugins.entries.mine.config.list",
     ];
     insta::assert_snapshot!(keys.map(line).join("\n"));
+}
+
+#[test]
+fn an_embedder_is_an_endpoint_or_a_folder_beside_the_file() {
+    assert_eq!(parse("").embedder.choice(), None);
+    let endpoint = parse("[embedder]\nurl = \"http://x/v1\"\nmodel = \"m\"\n");
+    assert_eq!(endpoint.embedder.choice(), Some(EmbedderChoice::Endpoint("http://x/v1", "m")));
+    let folder =
+        Config::parse("/etc/ctxhost/ctxhost.toml", "[embedder]\npath = \"model\"\n").unwrap();
+    let path = Path::new("/etc/ctxhost/model");
+    assert_eq!(folder.embedder.choice(), Some(EmbedderChoice::Folder(path)));
+    let refusal = |text: &str| Config::parse("f", text).unwrap_err().to_string();
+    for (text, part) in [
+        ("url = \"http://x\"\nmodel = \"m\"\npath = \"p\"", "[embedder] sets both url and path"),
+        ("url = \"http://x\"", "[embedder] sets url without model"),
+        ("model = \"m\"", "[embedder] sets model or api_key_env without url"),
+        ("path = \"p\"\napi_key_env = \"K\"", "[embedder] sets model or api_key_env without url"),
+        ("url = \"x\"\nmodel = \"m\"", "embedder.url"),
+    ] {
+        let message = refusal(&format!("[embedder]\n{text}\n"));
+        assert!(message.contains(part), "{part}: {message}");
+    }
 }
 
 #[test]

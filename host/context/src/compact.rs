@@ -280,6 +280,8 @@ impl Context {
             engine_version: answer.version.clone(),
             trigger: outcome.trigger.name().into(),
             timestamp_ms: Some(now_ms),
+            // The key of the session format: another one would change the ids of compactions, which are hashes of
+            // their records.
             extra_details: json!({ "survival": outcome.retention }),
         })?;
         self.invalidate_counts();
@@ -348,9 +350,9 @@ impl ContextSettings {
         view: &Transcript,
         checked: &EnforcedPlan,
     ) -> (Shares, Result<(), String>) {
-        let survival = retention::measure_retention(view, &checked.items(view));
-        let passes = self.quality_gate.check(&survival).map_err(|breach| breach.to_string());
-        (survival.shares, passes)
+        let measured = retention::measure_retention(view, &checked.items(view));
+        let passes = self.quality_gate.check(&measured).map_err(|breach| breach.to_string());
+        (measured.shares, passes)
     }
 }
 

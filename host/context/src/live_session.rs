@@ -209,10 +209,7 @@ impl LiveSession {
         bodies: impl IntoIterator<Item = RecordBody>,
         now_ms: i64,
     ) -> Result<Vec<String>, SessionError> {
-        let store_images =
-            |body: RecordBody| body.with_message(|message| self.images.store_images(message));
-        let bodies = bodies.into_iter().map(store_images);
-        let bodies = bodies.collect::<Result<Vec<RecordBody>, SessionError>>()?;
+        let bodies = self.store_images(bodies)?;
         let ids = self.session.append_all(bodies, now_ms)?;
         self.extend(&ids);
         Ok(ids)
@@ -237,13 +234,9 @@ impl LiveSession {
             None => {}
         }
         let edits = amendment.edits.len();
-        let store_images =
-            |body: RecordBody| body.with_message(|message| self.images.store_images(message));
-        let bodies = bodies.into_iter().map(store_images);
-        let appended =
-            bodies.collect::<Result<Vec<RecordBody>, SessionError>>().and_then(|bodies| {
-                self.session.append_all(amendment.edits.into_iter().chain(bodies), now_ms)
-            });
+        let appended = self.store_images(bodies).and_then(|bodies| {
+            self.session.append_all(amendment.edits.into_iter().chain(bodies), now_ms)
+        });
         if let (Err(_), Some(_), Some(id)) = (&appended, &amendment.branch_point, &leaf_before) {
             self.session.set_leaf(id)?;
         }
@@ -294,6 +287,15 @@ impl LiveSession {
         self.session.compact(compaction)?;
         self.log = self.session.live(self.log.epoch() + 1);
         Ok(())
+    }
+
+    /// Stores the images of messages, which happens before the records that reference them are written.
+    fn store_images(
+        &self,
+        bodies: impl IntoIterator<Item = RecordBody>,
+    ) -> Result<Vec<RecordBody>, SessionError> {
+        let bodies = bodies.into_iter();
+        bodies.map(|body| body.with_message(|message| self.images.store_images(message))).collect()
     }
 
     /// Reloads the live transcript; the engine must be bootstrapped again.

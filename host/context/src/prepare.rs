@@ -39,83 +39,72 @@ impl Context {
     pub async fn prepare(&mut self, target: &Target) -> Result<Prompt, ContextError> {
         let budget = self.budget(target);
         let model = self.model_ref(target);
-        let request = PromptRequest { target, model: &model, budget };
-        let mut progress =
-            PromptProgress { took: self.ingest().await?, ..PromptProgress::default() };
-        let prompt = match self.prepare_with_budget(request, &mut progress).await? {
-            Some(prompt) => prompt,
-            None => self.prepare_over_budget(request, progress).await?,
+        let mut request = PromptRequest { target, model: &model, budget };
+        let mut progress = PromptProgress::new(budget, self.ingest().await?);
+        let prompt = loop {
+            let view = self.view();
+            let assembled = self.assemble(request, &view, progress.allowance_tokens).await?;
+            match self.next_step(request, view, assembled, &mut progress).await? {
+                NextStep::Send(prompt) => break *prompt,
+                NextStep::Assemble => {}
+                NextStep::Trim if request.budget.spare_tokens > 0 => {
+                    // The reserve of the answer comes before any trim.
+                    request.budget = budget.without_reserve();
+                    progress.begin_rounds(request.budget);
+                }
+                NextStep::Trim => break self.emergency_trim(request.model, budget, progress)?,
+            }
         };
         // Only now: after an error no request is sent.
         self.session.record_cache_use(self.settings.clock.now_ms());
         Ok(prompt)
     }
 
-    /// Prepares a prompt that does not fit its budget: with the answer's reserve, else by the emergency trim.
-    async fn prepare_over_budget(
+    /// Decides about an assembled plan, and compacts if another one may be better.
+    async fn next_step(
         &mut self,
         request: PromptRequest<'_>,
-        mut progress: PromptProgress,
-    ) -> Result<Prompt, ContextError> {
-        let budget = request.budget;
-        if budget.spare_tokens > 0 {
-            let whole = PromptRequest { budget: budget.without_reserve(), ..request };
-            if let Some(prompt) = self.prepare_with_budget(whole, &mut progress).await? {
-                return Ok(prompt);
-            }
-            // The trim leaves room for the answer if possible.
-            if emergency_trim_plan(&self.view(), budget.tokens, &self.settings.invariants).is_err()
-            {
-                return self.emergency_trim(whole, progress);
-            }
-        }
-        self.emergency_trim(request, progress)
-    }
-
-    /// Prepares a prompt with plans and compactions of the engine; `None` if none fits.
-    async fn prepare_with_budget(
-        &mut self,
-        request: PromptRequest<'_>,
+        view: Transcript,
+        assembled: AssembledPlan,
         progress: &mut PromptProgress,
-    ) -> Result<Option<Prompt>, ContextError> {
+    ) -> Result<NextStep, ContextError> {
         let budget_tokens = request.budget.tokens;
         let policy = request.target.compaction;
-        let mut allowance_tokens = budget_tokens;
+        progress.took += assembled.answer.elapsed;
+        progress.rejected_plans += assembled.answer.refused_plans;
+        progress.round += 1;
         // One more round than compactions: the last one assembles only.
-        for attempt in 1..=MAX_COMPACTIONS + 1 {
-            let view = self.view();
-            let assembled = self.assemble(request, &view, allowance_tokens).await?;
-            progress.took += assembled.answer.elapsed;
-            progress.rejected_plans += assembled.answer.refused_plans;
-            let fits = assembled.checked.tokens <= budget_tokens;
-            if !fits {
-                progress.over_budget = Some(assembled.over_budget(budget_tokens));
-            }
-            // A recommendation is followed once; another round would only delay the answer.
-            let may_improve = attempt == 1 && policy == CompactionPolicy::WhenWanted;
-            if fits && !(may_improve && assembled.wants_compaction()) {
-                return Ok(Some(assembled.into_prompt(view, budget_tokens, progress)));
-            }
-            if !fits && self.engine.serving_info().owns_compaction {
-                // The engine promises to fit, but could not count what the host reinserted. It is called
-                // again with a budget reduced by that.
-                let overshoot_tokens = assembled.checked.tokens - budget_tokens;
-                let excess_tokens = overshoot_tokens.max(assembled.reinserted_tokens(&view));
-                allowance_tokens = allowance_tokens.saturating_sub(excess_tokens);
-                continue;
-            }
-            // The user decides, so the turn ends with the sizes instead of a trim.
-            if policy == CompactionPolicy::Never {
-                let tokens = assembled.checked.tokens;
-                return Err(ContextError::CompactionRequired { tokens, budget_tokens });
-            }
-            if attempt > MAX_COMPACTIONS
-                || !self.compact_for_prompt(request, attempt, progress).await?
-            {
-                return Ok(fits.then(|| assembled.into_prompt(view, budget_tokens, progress)));
-            }
+        let is_last = progress.round > MAX_COMPACTIONS;
+        let fits = assembled.checked.tokens <= budget_tokens;
+        if !fits {
+            progress.over_budget = Some(assembled.over_budget(budget_tokens));
         }
-        Ok(None)
+        // A recommendation is followed once; another round would only delay the answer.
+        let may_improve = progress.round == 1 && policy == CompactionPolicy::WhenWanted;
+        if fits && !(may_improve && assembled.wants_compaction()) {
+            return Ok(NextStep::Send(assembled.into_prompt(view, budget_tokens, progress)));
+        }
+        if !fits && self.engine.serving_info().owns_compaction {
+            // The engine promises to fit, but could not count what the host reinserted. It is called
+            // again with a budget reduced by that.
+            let overshoot_tokens = assembled.checked.tokens - budget_tokens;
+            let excess_tokens = overshoot_tokens.max(assembled.reinserted_tokens(&view));
+            progress.allowance_tokens = progress.allowance_tokens.saturating_sub(excess_tokens);
+            return Ok(if is_last { NextStep::Trim } else { NextStep::Assemble });
+        }
+        // The user decides, so the turn ends with the sizes instead of a trim.
+        if policy == CompactionPolicy::Never {
+            let tokens = assembled.checked.tokens;
+            return Err(ContextError::CompactionRequired { tokens, budget_tokens });
+        }
+        if !is_last && self.compact_for_prompt(request, progress).await? {
+            return Ok(NextStep::Assemble);
+        }
+        Ok(if fits {
+            NextStep::Send(assembled.into_prompt(view, budget_tokens, progress))
+        } else {
+            NextStep::Trim
+        })
     }
 
     /// Whether the engine recommends a compaction, or the next prompt needs one.
@@ -150,15 +139,13 @@ impl Context {
     async fn compact_for_prompt(
         &mut self,
         request: PromptRequest<'_>,
-        attempt: u32,
         progress: &mut PromptProgress,
     ) -> Result<bool, ContextError> {
-        let trigger = request.target.trigger;
         let compaction = CompactionRequest {
             model: request.model,
             budget: request.budget,
-            trigger,
-            attempt,
+            trigger: request.target.trigger,
+            attempt: progress.round,
             focus: None,
         };
         let outcome = self.compact_once(compaction).await?;
@@ -222,16 +209,20 @@ impl Context {
         }
     }
 
-    /// Makes a prompt without an engine.
+    /// Makes a prompt without an engine, and with room for the answer if possible.
     fn emergency_trim(
         &mut self,
-        request: PromptRequest<'_>,
+        model: &ModelRef,
+        mut budget: Budget,
         progress: PromptProgress,
     ) -> Result<Prompt, ContextError> {
-        let PromptRequest { model, budget, .. } = request;
         let view = self.view();
-        let plan = emergency_trim_plan(&view, budget.tokens, &self.settings.invariants)?;
-        let checked = invariants::enforce(&view, plan, budget.tokens, &self.settings.invariants)
+        let mut plan = emergency_trim_plan(&view, budget.tokens, &self.settings.invariants);
+        if plan.is_err() && budget.spare_tokens > 0 {
+            budget = budget.without_reserve();
+            plan = emergency_trim_plan(&view, budget.tokens, &self.settings.invariants);
+        }
+        let checked = invariants::enforce(&view, plan?, budget.tokens, &self.settings.invariants)
             .map_err(|violation| EngineError::failed(violation.to_string()))
             .map_err(|error| SlotError::from_engine(EMERGENCY_TRIM, "assemble", error))?;
         let engine = self.engine.serving_info().id;
@@ -284,9 +275,23 @@ pub fn emergency_trim_plan(
     })
 }
 
+/// What follows an assembled plan.
+enum NextStep {
+    /// It is the prompt.
+    Send(Box<Prompt>),
+    /// Another plan may fit.
+    Assemble,
+    /// No plan of the engine fits.
+    Trim,
+}
+
 /// The progress of preparing a prompt.
 #[derive(Default)]
 struct PromptProgress {
+    /// The assembled plans for the present budget.
+    round: u32,
+    /// What an engine that owns compaction may use in the next round.
+    allowance_tokens: u64,
     compactions: Vec<CompactionOutcome>,
     rejected_plans: u64,
     took: Duration,
@@ -295,6 +300,15 @@ struct PromptProgress {
 }
 
 impl PromptProgress {
+    fn new(budget: Budget, took: Duration) -> PromptProgress {
+        PromptProgress { allowance_tokens: budget.tokens, took, ..PromptProgress::default() }
+    }
+
+    /// Begins again with another budget.
+    fn begin_rounds(&mut self, budget: Budget) {
+        (self.round, self.allowance_tokens) = (0, budget.tokens);
+    }
+
     /// Describes why only the emergency trim is left.
     fn trim_reason(&self, engine: &str) -> String {
         let excess = self.over_budget.clone();
@@ -347,9 +361,9 @@ impl AssembledPlan {
         view: Transcript,
         budget_tokens: u64,
         progress: &mut PromptProgress,
-    ) -> Prompt {
+    ) -> Box<Prompt> {
         let progress = std::mem::take(progress);
-        Prompt {
+        Box::new(Prompt {
             budget_tokens,
             view,
             checked: self.checked,
@@ -359,7 +373,7 @@ impl AssembledPlan {
             notes: self.answer.value.extras.notes,
             rejected_plans: progress.rejected_plans,
             took: progress.took,
-        }
+        })
     }
 }
 

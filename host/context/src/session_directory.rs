@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use ctxhost_engine_api::transcript::log::NewEntry;
 use ctxhost_engine_api::{
     Entry, EntryKind, HistoryEntry, HistoryPage, HistoryRequest, PromptCache, SessionRef,
 };
+use parking_lot::Mutex;
 
 use ctxhost_blobs::{BlobDirs, SessionBlobs};
 use ctxhost_engine::SessionQueries;
@@ -84,7 +85,7 @@ impl SessionHistory {
 
     /// Records a request, which renews the provider's cache.
     pub(crate) fn record_cache_use(&self, now_ms: i64) {
-        self.state().last_touch_ms = Some(now_ms);
+        self.state.lock().last_touch_ms = Some(now_ms);
     }
 
     /// Resets the history after a change of the branch or the file.
@@ -93,7 +94,7 @@ impl SessionHistory {
             Some(source) => (Some(source), Vec::new()),
             None => (None, branch_entries(session)),
         };
-        let mut state = self.state();
+        let mut state = self.state.lock();
         (state.source, state.entries) = (source, entries);
     }
 
@@ -106,17 +107,13 @@ impl SessionHistory {
             timestamp_ms: entry.timestamp_ms(),
             tokens: entry.tokens(),
         });
-        self.state().entries.extend(entries);
-    }
-
-    fn state(&self) -> MutexGuard<'_, HistoryState> {
-        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.state.lock().entries.extend(entries);
     }
 }
 
 impl SessionQueries for SessionHistory {
     fn history(&self, request: &HistoryRequest) -> HistoryPage {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let entries = state.entries();
         let after = entries.iter().position(|entry| entry.id == request.after_id);
         let rest = entries.get(after.map_or(0, |at| at + 1)..).unwrap_or(&[]);
@@ -126,7 +123,7 @@ impl SessionQueries for SessionHistory {
     }
 
     fn prompt_cache(&self, _session: &SessionRef) -> PromptCache {
-        let last_touch_ms = self.state().last_touch_ms;
+        let last_touch_ms = self.state.lock().last_touch_ms;
         let expires_ms = last_touch_ms.map(|touch| touch + CACHE_TTL_MS);
         PromptCache { last_touch_ms, expires_ms, ..PromptCache::default() }
     }
@@ -170,22 +167,18 @@ impl SessionDirectory {
     pub(crate) fn register(self: &Arc<Self>, session: &Session) -> SessionRegistration {
         let history = Arc::new(SessionHistory::from_session(session, &self.dirs));
         let id = session.header().id().to_owned();
-        self.sessions().insert(id.clone(), Arc::downgrade(&history));
+        self.sessions.lock().insert(id.clone(), Arc::downgrade(&history));
         SessionRegistration { history, id, sessions: self.clone() }
     }
 
     fn get(&self, id: &str) -> Option<Arc<SessionHistory>> {
-        self.sessions().get(id).and_then(Weak::upgrade)
-    }
-
-    fn sessions(&self) -> MutexGuard<'_, HashMap<String, Weak<SessionHistory>>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+        self.sessions.lock().get(id).and_then(Weak::upgrade)
     }
 }
 
 impl std::fmt::Debug for SessionDirectory {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SessionDirectory").field("open", &self.sessions().len()).finish()
+        f.debug_struct("SessionDirectory").field("open", &self.sessions.lock().len()).finish()
     }
 }
 
@@ -198,7 +191,7 @@ pub(crate) struct SessionRegistration {
 
 impl Drop for SessionRegistration {
     fn drop(&mut self) {
-        let mut sessions = self.sessions.sessions();
+        let mut sessions = self.sessions.sessions.lock();
         // Another context of the same session may have replaced the entry.
         let own = Arc::downgrade(&self.history);
         if sessions.get(&self.id).is_some_and(|history| history.ptr_eq(&own)) {
@@ -257,17 +250,17 @@ mod tests {
         );
         session.save_to(&folder.path().join("s.jsonl"), SyncPolicy::Os).unwrap();
         let history = SessionHistory::from_session(&session, &dirs);
-        assert_eq!(history.state().entries.len(), 0, "nothing is read before a query");
+        assert_eq!(history.state.lock().entries.len(), 0, "nothing is read before a query");
         session.append_at(message("later"), 0).unwrap();
         assert_eq!(texts(&history), ["first"], "later entries are appended");
-        assert_eq!(history.state().entries.len(), 1);
+        assert_eq!(history.state.lock().entries.len(), 1);
         session.enable_write_behind();
         session.append_all([message("held"), message("back")], 0).unwrap();
         let history = SessionHistory::from_session(&session, &dirs);
         assert_eq!(texts(&history), ["first", "later", "held", "back"], "the file is incomplete");
         session.flush().unwrap();
         let history = SessionHistory::from_session(&session, &dirs);
-        assert_eq!(history.state().entries.len(), 0);
+        assert_eq!(history.state.lock().entries.len(), 0);
         assert_eq!(texts(&history), ["first", "later", "held", "back"]);
     }
 }

@@ -1,12 +1,10 @@
 //! Numbers the builds that differ and keeps a private copy of each library.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use nix::errno::Errno;
-use nix::sys::signal::kill;
-use nix::unistd::Pid;
+use ctxhost_platform::files::set_path_mode;
+use ctxhost_platform::processes::is_alive;
 
 use super::{BuildOutput, DevError, cannot};
 use ctxhost_engine::{EngineFile, inspect};
@@ -81,7 +79,7 @@ fn copy(library: &Path, number: u64) -> Result<PathBuf, DevError> {
     let failed = || cannot(format!("copy {} to {}", library.display(), copy.display()));
     fs::copy(library, &copy).map_err(failed())?;
     // The host refuses libraries that other users can replace.
-    fs::set_permissions(&copy, fs::Permissions::from_mode(0o700)).map_err(failed())?;
+    set_path_mode(&copy, 0o700).map_err(failed())?;
     Ok(copy)
 }
 
@@ -99,12 +97,6 @@ fn remove_old(folder: &Path, stem: &str) {
 /// The process in `<stem>.<process>.<number>.<extension>`.
 fn owner_of(name: &str, stem: &str) -> Option<u32> {
     name.strip_prefix(stem)?.strip_prefix('.')?.split('.').next()?.parse().ok()
-}
-
-fn is_alive(pid: u32) -> bool {
-    let Ok(pid) = i32::try_from(pid) else { return false };
-    // EPERM means that the process exists and belongs to another user.
-    kill(Pid::from_raw(pid), None) != Err(Errno::ESRCH)
 }
 
 #[cfg(test)]

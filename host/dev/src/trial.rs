@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
 
+use ctxhost_platform::processes::{signal_name, signal_of};
+
 use super::{DevError, EngineGeneration};
 use ctxhost_agent::replay::report::ReplayReport;
 use ctxhost_engine::LEGACY;
@@ -45,11 +47,9 @@ impl ReplayTrial {
 
 /// The cause of a missing report.
 fn ended(status: ExitStatus) -> DevError {
-    use std::os::unix::process::ExitStatusExt as _;
-    match status.signal() {
+    match signal_of(status) {
         Some(number) => {
-            let signal = nix::sys::signal::Signal::try_from(number);
-            let name = signal.map_or("", |signal| signal.as_str());
+            let name = signal_name(number).unwrap_or_default();
             DevError::TrialCrashed { how: format!("signal {number} {name}").trim_end().to_owned() }
         }
         None => DevError::NoReport { status: status.to_string() },

@@ -13,6 +13,7 @@
 
 mod edits;
 mod entries;
+mod optional;
 pub(crate) mod output_limit;
 mod render;
 mod spans;
@@ -28,10 +29,11 @@ use crate::message::ChatMessage;
 
 pub use edits::ItemEdit;
 pub(crate) use edits::{apply_edit, edit_user_parts};
+pub use entries::json_items;
 pub(crate) use entries::{
-    ToolNames, assistant_entry, inline_image, parse_content, parse_item, parse_object_item,
-    result_entry, user_entry,
+    ToolNames, assistant_entry, inline_image, object_item, parse_content, result_entry, user_entry,
 };
+pub(crate) use optional::{is_true, optional_count, optional_text, parse_count};
 pub use output_limit::LoweredBody;
 pub use render::{EntryLocation, SourceBody, render_body};
 pub(crate) use spans::{list_span, replace_spans, span_of};
@@ -53,6 +55,13 @@ pub enum InboundError {
         /// The parser's message.
         reason: String,
     },
+}
+
+impl InboundError {
+    /// The error of a message.
+    pub fn in_message(number: usize, reason: impl fmt::Display) -> InboundError {
+        InboundError::InvalidMessage { number, reason: reason.to_string() }
+    }
 }
 
 /// A parsed request body. All texts borrow from it.
@@ -145,14 +154,14 @@ pub trait InboundDialect: Send + Sync + fmt::Debug {
     /// [`InboundError::InvalidRequest`].
     fn parse_body<'a>(&self, json: &'a str) -> Result<ParsedBody<'a>, InboundError>;
 
-    /// Parses the items that follow `before`.
+    /// Parses the items that follow `before`; see [`json_items`].
     ///
     /// # Errors
     ///
     /// [`InboundError::InvalidMessage`], its number counted from the first of `items`.
     fn parse_items(
         &self,
-        items: &[&str],
+        items: &mut dyn Iterator<Item = Result<Value, InboundError>>,
         before: ParseContext<'_>,
     ) -> Result<Vec<ItemGroup>, InboundError>;
 

@@ -12,6 +12,19 @@ pub(crate) fn string(object: &Value, field: &str) -> String {
     text(object, field).to_owned()
 }
 
+/// Takes a field out of an object; `null` without it.
+pub(crate) fn take(object: &mut Value, field: &str) -> Value {
+    object.get_mut(field).map(Value::take).unwrap_or_default()
+}
+
+/// Takes the text of a field, which may have the size of a whole body; `None` if the field holds none.
+pub(crate) fn take_text(object: &mut Value, field: &str) -> Option<String> {
+    match object.get_mut(field)? {
+        Value::String(text) => Some(std::mem::take(text)),
+        _ => None,
+    }
+}
+
 /// The texts of a message's content, a string or a list of parts, joined by line feeds.
 pub(crate) fn text_of(content: Option<&Value>) -> String {
     match content {

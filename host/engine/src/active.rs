@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use ctxhost_engine_api::border::{EngineRequest, StatusRequest};
+use ctxhost_engine_api::border::StatusRequest;
 use ctxhost_engine_api::*;
 
 use super::answer::EngineSet;
@@ -19,7 +19,7 @@ use super::error::{OnEngineError, SlotError};
 use super::failures::FailureCounts;
 use super::instance::EngineInstance;
 use super::quarantine::QuarantineRecord;
-use super::service::{EngineContext, EngineService as _, SlotResult};
+use super::service::SlotResult;
 use super::spec::EngineSpec;
 use super::trial::EngineTrial;
 
@@ -75,20 +75,6 @@ impl ActiveEngine {
         environment.set_delegate(delegate);
         let chain = EngineChain::open(engines, (bundled, &instance), on_errors, environment)?;
         Ok(ActiveEngine { chain, bundled: instance, trial: EngineTrial::default() })
-    }
-
-    /// Calls the engines with a request.
-    ///
-    /// # Errors
-    ///
-    /// [`SlotError`].
-    pub async fn ask<'a, R: EngineRequest>(
-        &self,
-        context: impl Into<EngineContext<'a>>,
-        request: R,
-    ) -> SlotResult<R::Reply> {
-        let served = self.call(context.into(), request.into()).await?;
-        served.try_map(R::reply).map_err(SlotError::from_answer)
     }
 
     engine_calls! { typed_methods SlotResult }

@@ -1,9 +1,9 @@
 //! Background tasks of engines, which end with their engine, and `sleep`.
 
-use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use ctxhost_engine_api::border::BoxFuture;
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
@@ -19,21 +19,17 @@ impl BackgroundTasks {
     pub(super) fn spawn(&self, task: BoxFuture<()>) -> bool {
         let Ok(runtime) = Handle::try_current() else { return false };
         let task = runtime.spawn(task).abort_handle();
-        let mut running = self.running();
+        let mut running = self.running.lock();
         running.retain(|task| !task.is_finished());
         running.push(task);
         true
-    }
-
-    fn running(&self) -> MutexGuard<'_, Vec<AbortHandle>> {
-        self.running.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
 impl Drop for BackgroundTasks {
     /// Aborts the tasks of the dropped engine.
     fn drop(&mut self) {
-        self.running().iter().for_each(AbortHandle::abort);
+        self.running.lock().iter().for_each(AbortHandle::abort);
     }
 }
 

@@ -1,11 +1,12 @@
 //! Running calls: their deadlines, cancellation, and transcripts.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use ctxhost_engine_api::{CallId, SessionRef, Transcript};
+use parking_lot::Mutex;
 
 /// The time limit of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,13 +79,13 @@ impl CallTable {
             cap: now + limit.cap,
             view,
         };
-        self.running().insert(id, call);
+        self.running.lock().insert(id, call);
         CallGuard { id: CallId(id), calls: self.clone(), session: None }
     }
 
     /// The deadline; `None` once the call has ended.
     pub(super) fn deadline(&self, call: CallId) -> Option<Instant> {
-        self.running().get(&call.0).map(|call| call.deadline)
+        self.running.lock().get(&call.0).map(|call| call.deadline)
     }
 
     /// Whether the call is over: past its deadline, cancelled or ended.
@@ -94,14 +95,14 @@ impl CallTable {
 
     /// Restarts the timeout of a call, up to its cap.
     pub(super) fn progress(&self, call: CallId) {
-        if let Some(call) = self.running().get_mut(&call.0) {
+        if let Some(call) = self.running.lock().get_mut(&call.0) {
             call.deadline = (Instant::now() + call.patience).min(call.cap);
         }
     }
 
     /// Extends the limits by time that was lost without the engine's fault.
     pub(super) fn extend(&self, call: CallId, passed: Duration) {
-        if let Some(call) = self.running().get_mut(&call.0) {
+        if let Some(call) = self.running.lock().get_mut(&call.0) {
             call.deadline += passed;
             call.cap += passed;
         }
@@ -109,12 +110,12 @@ impl CallTable {
 
     /// Marks the call as cancelled.
     pub(super) fn cancel(&self, call: CallId) {
-        self.running().remove(&call.0);
+        self.running.lock().remove(&call.0);
     }
 
     /// The time that the call has left.
     pub(super) fn remaining(&self, call: CallId) -> Option<CallLimit> {
-        let running = self.running();
+        let running = self.running.lock();
         let call = running.get(&call.0)?;
         Some(CallLimit {
             timeout: call.patience,
@@ -124,11 +125,7 @@ impl CallTable {
 
     /// The transcript of the call.
     pub(super) fn view(&self, call: CallId) -> Option<Transcript> {
-        self.running().get(&call.0)?.view.clone()
-    }
-
-    fn running(&self) -> MutexGuard<'_, HashMap<u64, CallState>> {
-        self.running.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.running.lock().get(&call.0)?.view.clone()
     }
 }
 
@@ -177,7 +174,7 @@ impl CallGuard {
 
 impl Drop for CallGuard {
     fn drop(&mut self) {
-        self.calls.running().remove(&self.id.0);
+        self.calls.running.lock().remove(&self.id.0);
     }
 }
 

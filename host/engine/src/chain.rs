@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use ctxhost_engine_api::border::EngineReply;
+use ctxhost_engine_api::border::{EngineCall, EngineReply, FailurePolicy};
 use ctxhost_engine_api::{EngineError, EngineInfo};
 use tokio_util::sync::CancellationToken;
 
@@ -306,14 +306,18 @@ impl EngineChain {
         SlotError::from_engine(&link.id, operation, error)
     }
 
-    /// With `on_engine_error = "fail"` the chain does not continue without an engine that failed.
-    fn refuse_while_quarantined(&self, operation: &'static str) -> Result<(), SlotError> {
-        let failed =
-            self.quarantine_records().next().filter(|_| self.on_error == OnEngineError::Fail);
-        failed.map_or(Ok(()), |record| {
-            let error = EngineError::failed(format!("in quarantine: {}", record.reason));
-            Err(SlotError::from_engine(&record.id, operation, error))
-        })
+    /// With `on_engine_error = "fail"` the chain does not continue without an engine that failed. Calls that only
+    /// report their errors are served by the remaining engines even then.
+    pub(super) fn refuse_while_quarantined(&self, call: &EngineCall) -> Result<(), SlotError> {
+        let is_refused =
+            self.on_error == OnEngineError::Fail && call.on_failure() != FailurePolicy::Report;
+        match is_refused.then(|| self.quarantine_records().next()).flatten() {
+            Some(record) => {
+                let error = EngineError::failed(format!("in quarantine: {}", record.reason));
+                Err(SlotError::from_engine(&record.id, call.name(), error))
+            }
+            None => Ok(()),
+        }
     }
 
     fn put_in_quarantine(&self, link: &ChainLink, operation: &str, reason: &str) {

@@ -15,7 +15,7 @@ pub const MAX_CHAIN_LINKS: usize = 4;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChainSpecError {
     /// Too many engines.
-    #[error("has at most {MAX_CHAIN_LINKS} of them, and this one has {engines}; leave some out")]
+    #[error("has at most {MAX_CHAIN_LINKS} engines, and this one has {engines}; leave some out")]
     TooMany {
         /// Their number.
         engines: usize,

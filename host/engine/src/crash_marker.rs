@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use nix::sys::signal::Signal;
+use ctxhost_platform::processes::signal_name;
 use serde::{Deserialize, Serialize};
 
 use super::library::private_folder;
@@ -155,9 +155,9 @@ fn parse_crash(text: &str, now_ms: i64) -> Option<QuarantineRecord> {
 /// `signal 6 (SIGABRT)` for `signal 06`; any other text unchanged.
 fn format_signal(death: &str) -> String {
     let number = death.strip_prefix("signal ").and_then(|digits| digits.parse::<i32>().ok());
-    match number.map(|number| (number, Signal::try_from(number))) {
-        Some((number, Ok(signal))) => format!("signal {number} ({signal})"),
-        _ => death.to_owned(),
+    match number.and_then(|number| Some((number, signal_name(number)?))) {
+        Some((number, name)) => format!("signal {number} ({name})"),
+        None => death.to_owned(),
     }
 }
 

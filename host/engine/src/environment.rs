@@ -6,12 +6,12 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use ctxhost_engine_api::border::BoxFuture;
 use ctxhost_engine_api::{CompactRequest, Compaction, Result, Transcript, capability};
-use ctxhost_provider::Completer;
+use ctxhost_provider::{Completer, Embedder};
 
 use super::clock::HostClock;
 use super::quarantine::failure_log::FailureLog;
 use super::session_queries::SessionQueries;
-use super::store::{EngineStore, EngineStores, FileStore, MemoryStore, SessionBlobStore};
+use super::store::{EngineStore, EngineStores, FileStore, MemoryStore};
 use super::timeouts::EngineTimeouts;
 
 /// The engine that compacts for engines that delegate their compactions.
@@ -41,6 +41,8 @@ pub struct EngineEnvironment {
     pub sessions: Option<Arc<dyn SessionQueries>>,
     /// The model for summaries; `None` where none is configured.
     pub completer: Option<Arc<dyn Completer>>,
+    /// The model for vectors; `None` where none is configured.
+    pub embedder: Option<Arc<dyn Embedder>>,
     /// The failures and crashes of engines on this machine; `None` keeps quarantine in memory.
     pub failure_log: Option<Arc<FailureLog>>,
     /// Whether only crashes go into the log, and failed calls do not: for shadow engines.
@@ -60,6 +62,7 @@ impl EngineEnvironment {
             clock,
             sessions: None,
             completer: None,
+            embedder: None,
             failure_log: None,
             log_only_crashes: false,
             delegate: Arc::default(),
@@ -91,18 +94,17 @@ impl EngineEnvironment {
         if self.completer.is_some() {
             names.push(capability::COMPLETE);
         }
+        if self.embedder.is_some() {
+            names.push(capability::EMBED);
+        }
         names.into_iter().map(str::to_owned).collect()
     }
 
     pub(super) fn open_store(&self, id: &str) -> Arc<dyn EngineStore> {
-        let values: Arc<dyn EngineStore> = match (&self.stores, &self.store_folder) {
+        match (&self.stores, &self.store_folder) {
             (Some(stores), _) => stores.open_store(id),
             (None, Some(folder)) => Arc::new(FileStore::new(folder, id)),
             (None, None) => Arc::new(MemoryStore::default()),
-        };
-        match &self.sessions {
-            Some(sessions) => Arc::new(SessionBlobStore { values, sessions: sessions.clone() }),
-            None => values,
         }
     }
 }

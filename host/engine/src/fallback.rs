@@ -12,19 +12,23 @@ use super::error::{SlotError, is_caller_error};
 use super::service::{EngineContext, SlotResult};
 
 impl ActiveEngine {
-    /// Calls the chain and, where none of its engines answers, the bundled engine.
+    /// Calls the chain and, where none of its engines answers or they are closed meanwhile, the bundled engine.
     pub(super) async fn call_with_fallback(
         &self,
         context: EngineContext<'_>,
         call: &EngineCall,
     ) -> SlotResult<EngineReply> {
+        self.chain.refuse_while_quarantined(call)?;
         let began = Instant::now();
-        let unanswered = match self.chain.call(context, call).await? {
-            ChainOutcome::Answered(answer) => return Ok(*answer),
-            ChainOutcome::Unanswered(unanswered) => unanswered,
+        let answer = self.chain.retired.run_until_cancelled(self.chain.call(context, call)).await;
+        let unanswered = match answer.transpose()? {
+            Some(ChainOutcome::Answered(answer)) => return Ok(*answer),
+            Some(ChainOutcome::Unanswered(unanswered)) => unanswered,
+            None => UnansweredCall::default(),
         };
         match self.bundled.call(context.transcript, call.clone()).await {
             Ok(value) => Ok(self.attribute_to_bundled(unanswered, value, began.elapsed())),
+            // Such an error is about the request; the bundled engine is not at fault.
             Err(error)
                 if call.on_failure() == FailurePolicy::Fallback && is_caller_error(error.kind) =>
             {
@@ -43,6 +47,7 @@ impl ActiveEngine {
         let answer = self.chain.attribute_to_host(value, elapsed);
         let closed =
             || format!("{} was closed: another engine is in the slot", self.configured_id());
+        // An empty chain had no engine that could have been closed.
         let closed = (self.is_retired() && !self.chain.is_empty()).then(closed);
         EngineAnswer {
             engine: self.bundled.id().to_owned(),

@@ -14,7 +14,7 @@ use super::client::typed_methods;
 use super::environment::{CompactionDelegate, EngineEnvironment};
 use super::error::EngineOpenError;
 use super::load;
-use super::sandbox::supervisor::SandboxInfo;
+use super::sandbox::info::SandboxInfo;
 use super::spec::{EngineSource, EngineSpec};
 use super::threads::{CANCEL_GRACE, Isolation};
 use super::timeouts::EngineTimeouts;
@@ -24,7 +24,7 @@ pub struct EngineInstance {
     info: EngineInfo,
     source: EngineSource,
     isolation: Isolation,
-    pub(super) backend: Arc<EngineBackend>,
+    pub(super) backend: Arc<dyn EngineBackend>,
     pub(super) calls: Arc<CallTable>,
     pub(super) timeouts: EngineTimeouts,
     is_disposed: AtomicBool,
@@ -46,7 +46,7 @@ impl EngineInstance {
         let (info, backend, guard) = load::open_backend(spec, environment, &calls)?;
         let (source, isolation) = (spec.source.clone(), spec.isolation);
         let timeouts = environment.timeouts.clone();
-        let (backend, guard) = (Arc::new(backend), Arc::new(guard));
+        let guard = Arc::new(guard);
         let is_disposed = AtomicBool::new(false);
         Ok(EngineInstance { info, source, isolation, backend, calls, timeouts, is_disposed, guard })
     }
@@ -130,7 +130,7 @@ impl EngineInstance {
 /// The last call of an engine, which may outlive its [`EngineInstance`].
 struct Disposal {
     id: String,
-    backend: Arc<EngineBackend>,
+    backend: Arc<dyn EngineBackend>,
     calls: Arc<CallTable>,
     limit: Duration,
     _guard: Arc<BuildGuard>,

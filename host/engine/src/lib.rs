@@ -6,6 +6,8 @@
 //! this process from engines in a sandbox. This crate reads neither session files nor the config file:
 //! it is given specs and transcripts.
 
+// Without sandboxes nothing uses their settings, and few use the limits of calls.
+#![cfg_attr(not(unix), allow(dead_code))]
 #![cfg_attr(
     test,
     allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
@@ -24,6 +26,7 @@ mod client;
 mod clock;
 mod crash_marker;
 mod deadline;
+mod embedding;
 mod environment;
 mod error;
 mod failures;
@@ -37,6 +40,7 @@ mod sandbox;
 mod service;
 mod services;
 mod session_queries;
+#[cfg_attr(not(unix), path = "signal_handler/absent.rs")]
 mod signal_handler;
 mod spec;
 pub mod store;
@@ -60,15 +64,12 @@ pub use library::{EngineFile, LoadError, inspect, inspect_pinned, short_digest};
 pub use quarantine::failure_log::{FailureLog, FailureRecord, QuarantineRules};
 pub use quarantine::{Quarantine, QuarantineRecord};
 pub use quotas::Quotas;
-pub use sandbox::child::sandbox_main;
-pub use sandbox::confinement::Confinement;
 pub use sandbox::error::SandboxError;
+pub use sandbox::info::{Confinement, SandboxInfo};
 pub use sandbox::program::ProgramError;
+pub use sandbox::sandbox_main;
 pub use sandbox::settings::SandboxSettings;
-pub use sandbox::supervisor::SandboxInfo;
-pub use service::{
-    AssembleContext, EngineContext, EngineService, OnRefusal, SlotFuture, SlotResult,
-};
+pub use service::{AssembleContext, EngineContext, OnRefusal, SlotResult};
 pub use session_queries::SessionQueries;
 pub use spec::{EngineSource, EngineSpec, LinkedEngine, PinSource};
 pub use store::EngineStores;

@@ -17,18 +17,15 @@
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::mem::ManuallyDrop;
-use std::os::unix::fs::{
-    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
-};
 use std::path::{Path, PathBuf};
 
 use ctxhost_engine_api::border::{
     ABI_MAJOR, C_ROOT_SYMBOL, EngineFactory, EngineMetadata, EntryPoint, META_BYTES, ROOT_SYMBOL,
     ValidateError, decode_meta, is_engine_id, metadata_magic,
 };
-use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+use ctxhost_platform::files::{self, LinkPolicy, open_options};
+use libloading::Library;
 use object::{Object as _, ObjectSection as _, ObjectSegment as _};
-use rustix::fs::OFlags;
 use sha2::{Digest as _, Sha256};
 use tempfile::NamedTempFile;
 
@@ -138,7 +135,7 @@ pub enum LoadError {
     },
     /// It was built for another major of the ABI.
     #[error(
-        "{} was built for engine ABI {theirs}, this host speaks {ABI_MAJOR}; rebuild it with ctxhost-engine-api {ABI_MAJOR}.x",
+        "{} was built for engine ABI {theirs}, this host supports {ABI_MAJOR}; rebuild it with ctxhost-engine-api {ABI_MAJOR}.x",
         path.display()
     )]
     WrongMajor {
@@ -287,9 +284,7 @@ pub(super) fn load_copy(
     // SAFETY: constructors of the library run here. The operator named this file as an engine;
     // its bytes were checked to be a complete library of this platform that carries an engine's
     // metadata, and the copy that is opened cannot change any more.
-    // NOW: a missing symbol fails here and not during a call. LOCAL: two engines may define the
-    // same symbols.
-    let library = unsafe { Library::open(Some(copy), RTLD_NOW | RTLD_LOCAL) };
+    let library = unsafe { open_library(copy) };
     // Never dropped, even on errors: unloading Rust code has no effect or kills the process.
     let library = ManuallyDrop::new(library.map_err(|error| LoadError::Refused {
         path: path.clone(),
@@ -299,7 +294,7 @@ pub(super) fn load_copy(
     // SAFETY: only the address of the symbol is taken; `from_symbol` checks what it points to.
     let symbol = unsafe { library.get::<*const ()>(name.as_bytes()) };
     let missing = |_| LoadError::NoSymbol { path: path.clone(), symbol: name };
-    let symbol = symbol.map_err(missing)?.into_raw().cast_const().cast();
+    let symbol = (*symbol.map_err(missing)?).cast();
     let factory = match entry_point {
         // SAFETY: the address is that of the root symbol of a library that was just made permanent.
         EntryPoint::Rust => unsafe { EngineFactory::from_symbol(symbol) },
@@ -322,6 +317,31 @@ pub(super) fn load_copy(
     }
 }
 
+/// Loads a library.
+///
+/// # Safety
+///
+/// As [`Library::new`]: its constructors run.
+#[cfg(unix)]
+unsafe fn open_library(path: &Path) -> Result<Library, libloading::Error> {
+    use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+    // NOW: a missing symbol fails here and not during a call. LOCAL: two engines may define the
+    // same symbols.
+    // SAFETY: as the caller states.
+    unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.map(Into::into)
+}
+
+/// Loads a library.
+///
+/// # Safety
+///
+/// As [`Library::new`]: its constructors run.
+#[cfg(windows)]
+unsafe fn open_library(path: &Path) -> Result<Library, libloading::Error> {
+    // SAFETY: as the caller states. Windows has no other ways to load one.
+    unsafe { Library::new(path) }
+}
+
 /// The symbol of an entry point.
 fn symbol_of(entry_point: EntryPoint) -> &'static str {
     match entry_point {
@@ -334,15 +354,13 @@ fn symbol_of(entry_point: EntryPoint) -> &'static str {
 fn read_image(path: &Path) -> Result<Vec<u8>, LoadError> {
     let unreadable = |source| LoadError::Unreadable { path: path.into(), source };
     // Opening a pipe would block until it has a writer.
-    let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or(0);
-    let mut file =
-        fs::File::options().read(true).custom_flags(flags).open(path).map_err(unreadable)?;
+    let mut file = open_options(LinkPolicy::Follow).read(true).open(path).map_err(unreadable)?;
     // Of the open file: the path may lead to another one by now.
     let facts = file.metadata().map_err(unreadable)?;
     if !facts.is_file() {
         return Err(LoadError::NotAFile { path: path.into() });
     }
-    if facts.mode() & 0o002 != 0 {
+    if files::mode(&facts).is_some_and(|mode| mode & 0o002 != 0) {
         return Err(LoadError::WorldWritable { path: path.into() });
     }
     if facts.len() > MAX_LIBRARY_BYTES {
@@ -359,8 +377,7 @@ fn check_folder(path: &Path) -> Result<(), LoadError> {
     let Some(folder) = path.parent() else { return Ok(()) };
     let facts = fs::metadata(folder)
         .map_err(|source| LoadError::Unreadable { path: folder.into(), source })?;
-    let mode = facts.mode();
-    if mode & 0o002 != 0 && mode & 0o1000 == 0 {
+    if files::mode(&facts).is_some_and(|mode| mode & 0o002 != 0 && mode & 0o1000 == 0) {
         return Err(LoadError::WorldWritableFolder { path: path.into(), folder: folder.into() });
     }
     Ok(())
@@ -424,20 +441,19 @@ fn private_copy(folder: &Path, sha256: &str, image: &[u8]) -> std::io::Result<Na
     // A new inode and name: for a known path or link the linker returns the loaded image, and a file that is
     // overwritten in place kills the process that maps it.
     private_folder(folder)?;
-    let mut copy = tempfile::Builder::new()
-        .prefix(sha256)
-        .suffix(std::env::consts::DLL_SUFFIX)
-        .permissions(fs::Permissions::from_mode(0o500))
-        .tempfile_in(folder)?;
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(sha256).suffix(std::env::consts::DLL_SUFFIX);
+    if let Some(permissions) = files::permissions(0o500) {
+        builder.permissions(permissions);
+    }
+    let mut copy = builder.tempfile_in(folder)?;
     copy.write_all(image)?;
     copy.as_file().sync_all()?;
     Ok(copy)
 }
 
 /// Creates a folder that only its owner may enter, with its parents.
-pub(super) fn private_folder(folder: &Path) -> std::io::Result<()> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
-}
+pub(super) use ctxhost_platform::files::create_private_folders as private_folder;
 
 fn shorten(text: &str) -> String {
     text.chars().take(300).collect()

@@ -1,7 +1,7 @@
 //! Opens an engine: reads its file, finds its factory, creates it in this process or in a sandbox.
 
-use std::sync::Arc;
-use std::sync::mpsc;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use ctxhost_engine_api::border::{EngineFactory, EngineHandle};
@@ -21,7 +21,7 @@ use super::threads::{EngineThreads, Isolation};
 use super::timeouts::group_thousands;
 
 /// What an engine states about itself, where it runs, and the guard of its build.
-pub(super) type OpenedEngine = (EngineInfo, EngineBackend, BuildGuard);
+pub(super) type OpenedEngine = (EngineInfo, Arc<dyn EngineBackend>, BuildGuard);
 
 /// Opens an engine with the isolation of its spec.
 ///
@@ -55,8 +55,10 @@ fn open_in_process(
     if !missing.is_empty() {
         return Err(EngineOpenError::MissingCapabilities { id: info.id, missing });
     }
-    let threads = EngineThreads::open(&info.id, spec.isolation, &guard)
-        .map_err(|source| EngineOpenError::Threads { id: info.id.clone(), source })?;
+    let is_threaded = spec.isolation != Isolation::Inline;
+    let threads = is_threaded.then(|| EngineThreads::start(&info.id, &guard)).transpose();
+    let threads =
+        threads.map_err(|source| EngineOpenError::Threads { id: info.id.clone(), source })?;
     let services = EngineServices::new(&info.id, environment, &spec.quotas, calls.clone());
     let limit_ms = environment.timeouts.create_ms;
     let handle = create_within(limit_ms, factory, services, spec.config.clone(), &guard)
@@ -69,8 +71,9 @@ fn open_in_process(
         threads,
         guard: guard.thread_guard(),
         limit: Duration::from_millis(environment.timeouts.dispose_ms),
+        has_lost_thread: AtomicBool::new(false),
     };
-    Ok((info, EngineBackend::InProcess(Box::new(backend)), guard))
+    Ok((info, Arc::new(backend), guard))
 }
 
 fn open_sandbox(
@@ -89,7 +92,7 @@ fn open_sandbox(
                 guard.record_failure("create", error, environment);
             }
         })?;
-    Ok((info, EngineBackend::Sandbox(Box::new(sandbox)), guard))
+    Ok((info, Arc::new(sandbox), guard))
 }
 
 fn open_factory(

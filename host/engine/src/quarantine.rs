@@ -4,12 +4,13 @@
 //! it is also written to disk, and other processes observe it.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 pub(super) mod failure_log;
 pub(super) mod record;
 
 use failure_log::FailureLog;
+use parking_lot::Mutex;
 pub use record::QuarantineRecord;
 
 /// The engines in quarantine, each with its first failure.
@@ -47,7 +48,7 @@ impl Quarantine {
             reason = record.reason,
             "engine quarantined"
         );
-        let mut entries = self.entries();
+        let mut entries = self.entries.lock();
         if entries.contains_key(&record.id) {
             return;
         }
@@ -57,7 +58,7 @@ impl Quarantine {
 
     /// Why an engine is in quarantine; `None` where it is not, or was released in the log since.
     pub fn record(&self, id: &str) -> Option<QuarantineRecord> {
-        let mut entries = self.entries();
+        let mut entries = self.entries.lock();
         let entry = entries.get(id)?;
         if entry.receipt.is_some_and(|receipt| self.was_released(id, receipt)) {
             tracing::warn!(engine = id, "engine released from quarantine");
@@ -69,7 +70,7 @@ impl Quarantine {
 
     /// Releases an engine, in the log as well, and answers why it was quarantined.
     pub fn release(&self, id: &str) -> Option<QuarantineRecord> {
-        let entry = self.entries().remove(id)?;
+        let entry = self.entries.lock().remove(id)?;
         if let Some(log) = self.log.as_ref().filter(|_| entry.receipt.is_some())
             && let Err(error) = log.release(id)
         {
@@ -93,9 +94,5 @@ impl Quarantine {
         // An unreadable log releases no engine: `None` is smaller than every time.
         let released_at = self.log.as_ref().and_then(|log| log.released_at(id).ok()?);
         released_at > receipt.released_at_ms
-    }
-
-    fn entries(&self) -> MutexGuard<'_, BTreeMap<String, QuarantineEntry>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -13,9 +13,8 @@ ctxhost_engine_api::settings! {
     #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields)]
     pub struct Quotas {
-        /// The size of an engine's store: 4 KiB for each value beside its bytes; blobs, which are
-        /// deleted with their sessions, count for an hour. The index of a long session takes a
-        /// tenth of it.
+        /// Size of an engine's store: 4 KiB for each value beside its bytes, and for an hour its
+        /// blobs, which are deleted with their sessions. The index of a long session takes a tenth.
         pub store_mib: u64 = 256, Whole(1), "mebibytes";
         /// Log lines of an engine; ten a second is more than a person reads, and the rest is
         /// counted.

@@ -15,18 +15,36 @@
 //! A sandbox does not restrict the answers: the engine still decides what the model sees, within the
 //! invariants.
 
-pub(super) mod child;
-pub(super) mod confinement;
 pub(super) mod error;
+pub(super) mod info;
 pub(super) mod program;
 pub(super) mod settings;
+
+#[cfg(unix)]
+pub(super) mod child;
+#[cfg_attr(not(unix), path = "sandbox/absent.rs")]
 pub(super) mod supervisor;
 
+#[cfg(unix)]
+mod confinement;
+#[cfg(unix)]
 mod connection;
+#[cfg(unix)]
 mod host_calls;
+#[cfg(unix)]
 mod launch;
+#[cfg(unix)]
 mod process;
+#[cfg(unix)]
 mod replay_log;
+#[cfg(unix)]
 mod sender;
+#[cfg(unix)]
 mod usage;
+#[cfg(unix)]
 mod wire;
+
+#[cfg(unix)]
+pub use child::sandbox_main;
+#[cfg(not(unix))]
+pub use supervisor::sandbox_main;

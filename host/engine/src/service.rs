@@ -1,10 +1,6 @@
-//! The interface of whatever answers engine calls: an engine, a chain, a slot.
-
-use std::fmt::Debug;
-use std::pin::Pin;
+//! What a call of the engines carries beside its request, and what it returns.
 
 use ctxhost_engine_api::Transcript;
-use ctxhost_engine_api::border::{EngineCall, EngineReply};
 use ctxhost_invariants::{InvariantSettings, PinnedEntries};
 
 use super::answer::EngineAnswer;
@@ -12,19 +8,6 @@ use super::error::SlotError;
 
 /// An answer, or why the slot has none.
 pub type SlotResult<T> = Result<EngineAnswer<T>, SlotError>;
-
-/// A pending answer.
-pub type SlotFuture<'a> = Pin<Box<dyn Future<Output = SlotResult<EngineReply>> + Send + 'a>>;
-
-/// Answers calls as an engine does.
-pub trait EngineService: Send + Sync + Debug {
-    /// Answers a call.
-    ///
-    /// # Errors
-    ///
-    /// [`SlotError`].
-    fn call<'a>(&'a self, context: EngineContext<'a>, call: EngineCall) -> SlotFuture<'a>;
-}
 
 /// The context of a call beside its request.
 #[derive(Clone, Copy, Debug)]

@@ -10,15 +10,16 @@ use serde_json::{Value, json};
 
 use super::background::{self, BackgroundTasks};
 use super::calls::CallTable;
+use super::embedding;
 use super::environment::EngineEnvironment;
 use super::quotas::{LogDecision, LogQuota, Quotas, StoreQuota};
-use super::store::{EngineStore, StoreError};
+use super::store::StoreError;
 
 /// The services of one engine.
 pub(super) struct EngineServices {
     id: String,
     environment: EngineEnvironment,
-    store: Arc<dyn EngineStore>,
+    store: Arc<StoreQuota>,
     log: LogQuota,
     calls: Arc<CallTable>,
     tasks: BackgroundTasks,
@@ -35,7 +36,7 @@ impl EngineServices {
         EngineServices {
             id: id.into(),
             environment: environment.clone(),
-            store: Arc::new(StoreQuota::new(environment.open_store(id), quotas)),
+            store: Arc::new(StoreQuota::new(id, environment, quotas)),
             log: LogQuota::new(quotas),
             calls,
             tasks: BackgroundTasks::default(),
@@ -66,12 +67,12 @@ impl EngineServices {
 
     fn with_store<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&dyn EngineStore) -> Result<T, StoreError> + Send + 'static,
+        work: impl FnOnce(&StoreQuota) -> Result<T, StoreError> + Send + 'static,
     ) -> BoxFuture<Result<T>> {
         let store = self.store.clone();
         Box::pin(async move {
             // Inside the future: a call whose future is dropped unpolled must not change the store.
-            work(store.as_ref()).map_err(|error| {
+            work(&store).map_err(|error| {
                 let reply = EngineError::new(ErrorKind::Store, error.to_string());
                 match error {
                     StoreError::Full { more, used, limit } => {
@@ -152,7 +153,7 @@ impl HostServices for EngineServices {
     }
 
     fn kv_get(&self, key: String) -> BoxFuture<Result<Option<String>>> {
-        self.with_store(move |store| store.get(&key))
+        self.with_store(move |store| store.values.get(&key))
     }
 
     fn kv_put(&self, key: String, value: String) -> BoxFuture<Result<()>> {
@@ -160,11 +161,11 @@ impl HostServices for EngineServices {
     }
 
     fn kv_delete(&self, key: String) -> BoxFuture<Result<()>> {
-        self.with_store(move |store| store.delete(&key))
+        self.with_store(move |store| store.values.delete(&key))
     }
 
     fn kv_list(&self, prefix: String) -> BoxFuture<Result<Vec<String>>> {
-        self.with_store(move |store| store.list(&prefix))
+        self.with_store(move |store| store.values.list(&prefix))
     }
 
     fn blob_put(&self, bytes: Vec<u8>) -> BoxFuture<Result<String>> {
@@ -218,9 +219,33 @@ impl HostServices for EngineServices {
             );
         }
     }
+
+    fn embed(&self, call: CallId, request: EmbedRequest) -> BoxFuture<Result<Embeddings>> {
+        self.start_embedding(call, request)
+            .unwrap_or_else(|error| Box::pin(std::future::ready(Err(error))))
+    }
 }
 
 impl EngineServices {
+    /// Calls the embedder, within half of the time that the call has left: the engine has to answer without vectors
+    /// then.
+    fn start_embedding(
+        &self,
+        call: CallId,
+        request: EmbedRequest,
+    ) -> Result<BoxFuture<Result<Embeddings>>> {
+        let Some(embedder) = &self.environment.embedder else {
+            let message = "no embedder is configured; set [embedder] in ctxhost.toml";
+            return Err(EngineError::new(ErrorKind::ModelMissing, message));
+        };
+        let request = embedding::prepare(request)?;
+        let left = self.calls.deadline(call);
+        let left = left.map(|deadline| deadline.saturating_duration_since(Instant::now()) / 2);
+        let texts = request.texts.len();
+        let vectors = embedder.embed(request, left);
+        Ok(Box::pin(async move { embedding::check(vectors.await?, texts) }))
+    }
+
     /// Logs how many lines were dropped since the last time.
     pub(crate) fn log_dropped_lines(&self) {
         let dropped = self.log.take_dropped();

@@ -124,17 +124,8 @@ impl AsRef<[EngineSpec]> for EngineSpec {
 impl EngineSpec {
     /// A bundled engine with its own settings.
     pub fn bundled(id: &str, config: Value) -> Self {
-        EngineSpec {
-            id: id.into(),
-            source: EngineSource::Bundled,
-            sha256: None,
-            pin_source: PinSource::Caller,
-            untrusted_reason: None,
-            isolation: Isolation::Inline,
-            sandbox: SandboxSettings::default(),
-            quotas: Quotas::default(),
-            config,
-        }
+        let spec = EngineSpec::on_threads(id, EngineSource::Bundled, config);
+        EngineSpec { isolation: Isolation::Inline, ..spec }
     }
 
     /// An engine linked into the embedding program, on threads of its own.

@@ -2,11 +2,9 @@
 
 mod files;
 mod memory;
-mod session_blobs;
 
 pub use files::FileStore;
 pub use memory::{MemoryStore, MemoryStores};
-pub(super) use session_blobs::SessionBlobStore;
 
 use std::sync::Arc;
 

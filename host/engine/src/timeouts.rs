@@ -19,8 +19,8 @@ ctxhost_engine_api::settings! {
         pub assemble_ms: u64 = 5_000, Whole(1), "ms";
         /// Restarts with each progress report; a summary of a long session takes minutes.
         pub compact_ms: u64 = 300_000, Whole(1), "ms";
-        /// The limit of a compaction however much progress it reports; it ends one that only
-        /// pretends to make progress.
+        /// Limit of a compaction whatever progress it reports; one may only pretend to make
+        /// progress.
         pub compact_cap_ms: u64 = 900_000, Whole(1), "ms";
         /// For what an engine does at the end of a turn; a replay ends none.
         pub after_turn_ms: u64 = 60_000, Whole(1), "ms";

@@ -6,16 +6,17 @@
 //!                             └─ one fails ─► the previous engines are brought up to date and answer
 //! ```
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
-use ctxhost_engine_api::border::{EngineCall, FailurePolicy};
+use ctxhost_engine_api::border::{EngineCall, EngineRequest, FailurePolicy};
 use ctxhost_engine_api::{BootstrapRequest, IngestRequest};
+use parking_lot::Mutex;
 
 use super::active::ActiveEngine;
 use super::answer::{EngineAnswer, EngineSet};
 use super::error::SlotError;
 use super::quarantine::QuarantineRecord;
-use super::service::{EngineContext, EngineService, SlotFuture};
+use super::service::{EngineContext, SlotResult};
 
 /// The state of a trial.
 #[derive(Debug, Default)]
@@ -42,38 +43,45 @@ pub struct TrialFailure {
     pub record: QuarantineRecord,
 }
 
-impl EngineService for ActiveEngine {
-    /// Discards the answer where the trial fails during the call; the previous engines answer then.
-    // Boxed, because a turn awaits many calls and its future would contain all of them.
-    fn call<'a>(&'a self, context: EngineContext<'a>, call: EngineCall) -> SlotFuture<'a> {
-        Box::pin(async move {
-            let mut active = self.current();
-            loop {
-                let answer = active.call_with_fallback(context, &call).await;
-                let failure = match call.on_failure() {
-                    FailurePolicy::Report => None,
-                    FailurePolicy::Fallback | FailurePolicy::Caller => active.check_trial(),
-                };
-                let Some(failure) = failure else {
-                    return answer.map(|answer| self.with_fallback_reason(answer));
-                };
-                active = failure.previous.current();
-                active.catch_up(context, &call).await;
-            }
-        })
-    }
-}
-
 impl ActiveEngine {
+    /// Calls the engines with a request. Discards the answer where the trial fails during the call; the
+    /// previous engines answer then.
+    ///
+    /// # Errors
+    ///
+    /// [`SlotError`].
+    pub async fn ask<'a, R: EngineRequest>(
+        &self,
+        context: impl Into<EngineContext<'a>>,
+        request: R,
+    ) -> SlotResult<R::Reply> {
+        let (context, call) = (context.into(), request.into());
+        let mut active = self.current();
+        let answer = loop {
+            // Boxed, because a turn awaits many calls and its future would contain all of them.
+            let answer = Box::pin(active.call_with_fallback(context, &call)).await;
+            let failure = match call.on_failure() {
+                FailurePolicy::Report => None,
+                FailurePolicy::Fallback | FailurePolicy::Caller => active.check_trial(),
+            };
+            let Some(failure) = failure else { break answer? };
+            active = failure.previous.current();
+            active.catch_up(context, &call).await;
+        };
+        let answer = self.with_fallback_reason(answer);
+        answer.try_map(R::reply).map_err(SlotError::from_answer)
+    }
+
     /// Begins a trial: until the engines have shaped so many valid requests, a failure brings
     /// `previous` back, which also answers the failed call. 0 requests begin no trial.
     pub fn begin_trial(&self, previous: Arc<ActiveEngine>, requests: u32) {
-        *self.trial.running() = (requests > 0).then_some(TrialRun { previous, left: requests });
+        *self.trial.running.lock() =
+            (requests > 0).then_some(TrialRun { previous, left: requests });
     }
 
     /// Ends the trial; the previous engines are not needed any more.
     pub fn end_trial(&self) {
-        *self.trial.running() = None;
+        *self.trial.running.lock() = None;
     }
 
     /// The failure of the trial, after which the previous engines answer every call.
@@ -86,7 +94,7 @@ impl ActiveEngine {
         if answer.serving.is_none_or(|serving| self.chain.last_link(serving).is_none()) {
             return;
         }
-        let mut running = self.trial.running();
+        let mut running = self.trial.running.lock();
         if let Some(trial) = running.as_mut() {
             trial.left = trial.left.saturating_sub(1);
         }
@@ -130,7 +138,7 @@ impl ActiveEngine {
 
     /// Adds the reason why these engines serve instead of their successors.
     fn with_fallback_reason<T>(&self, answer: EngineAnswer<T>) -> EngineAnswer<T> {
-        let restored_because = self.current().trial.restored_because().clone();
+        let restored_because = self.current().trial.restored_because.lock().clone();
         let reason = || restored_because.map(|record| record.to_string());
         EngineAnswer { fallback: answer.fallback.or_else(reason), ..answer }
     }
@@ -139,7 +147,7 @@ impl ActiveEngine {
     fn check_trial(&self) -> Option<&TrialFailure> {
         let Some(record) = self.quarantine_record() else { return self.trial_failure() };
         let failure = self.trial.record_failure(record)?;
-        let mut restored_because = failure.previous.trial.restored_because();
+        let mut restored_because = failure.previous.trial.restored_because.lock();
         if restored_because.is_none() {
             let QuarantineRecord { id, operation, reason, .. } = &failure.record;
             let serving = failure.previous.configured_id();
@@ -181,19 +189,11 @@ impl ActiveEngine {
 impl EngineTrial {
     /// Fails the trial, if one is running; returns the failure of this or an earlier one.
     fn record_failure(&self, record: QuarantineRecord) -> Option<&TrialFailure> {
-        let mut running = self.running();
+        let mut running = self.running.lock();
         if let Some(trial) = running.take() {
             // Set once: a trial runs only once.
             let _ = self.failure.set(TrialFailure { previous: trial.previous, record });
         }
         self.failure.get()
-    }
-
-    fn running(&self) -> MutexGuard<'_, Option<TrialRun>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn restored_because(&self) -> MutexGuard<'_, Option<QuarantineRecord>> {
-        self.restored_because.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -12,12 +12,11 @@
 mod lines;
 mod replace;
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read as _};
-use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-use rustix::fs::OFlags;
+use ctxhost_platform::files::{LinkPolicy, open_options, special_kind};
 
 pub use lines::{FileLines, LongLine, MAX_LINE_BYTES, MAX_LINES, read_lines, read_open_lines};
 pub use replace::{
@@ -31,19 +30,13 @@ pub const SMALL_FILE_BYTES: u64 = 16 << 20;
 /// Limit for session files: 4 GiB. Reading needs several times as much memory.
 pub const SESSION_FILE_BYTES: u64 = 4 << 30;
 
-/// Open flags so that pipes do not block and a terminal does not become the controlling one.
-#[must_use]
-pub fn open_flags() -> i32 {
-    i32::try_from((OFlags::NONBLOCK | OFlags::NOCTTY).bits()).unwrap_or(0)
-}
-
 /// Opens a regular file for reading.
 ///
 /// # Errors
 ///
 /// If the file cannot be opened or is not a regular file.
 pub fn open(path: &Path) -> io::Result<File> {
-    let file = OpenOptions::new().read(true).custom_flags(open_flags()).open(path)?;
+    let file = open_options(LinkPolicy::Follow).read(true).open(path)?;
     // Of the open file: the path may refer to another one by now.
     check_regular(&file)?;
     Ok(file)
@@ -56,20 +49,16 @@ pub fn open(path: &Path) -> io::Result<File> {
 /// [`io::ErrorKind::InvalidInput`] with the actual file type.
 pub fn check_regular(file: &File) -> io::Result<()> {
     let kind = file.metadata()?.file_type();
-    let found = if kind.is_file() {
+    if kind.is_file() {
         return Ok(());
-    } else if kind.is_dir() {
+    }
+    if kind.is_dir() {
         return Err(io::Error::new(
             io::ErrorKind::IsADirectory,
             "it is a folder; use a file inside it",
         ));
-    } else if kind.is_fifo() {
-        "a named pipe"
-    } else if kind.is_char_device() || kind.is_block_device() {
-        "a device"
-    } else {
-        "a socket"
-    };
+    }
+    let found = special_kind(kind);
     let message =
         format!("it is {found}, and only regular files are read; copy its content to a file");
     Err(io::Error::new(io::ErrorKind::InvalidInput, message))

@@ -1,18 +1,16 @@
 //! Replaces files atomically: after a crash there is the old or the new file, complete.
 
-use std::fs::{self, DirBuilder, File, Permissions};
+use std::fs::{self, File};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use ctxhost_platform::files::{self, PRIVATE_FILE, PRIVATE_FOLDER};
 use tempfile::NamedTempFile;
 
 /// The name prefix of staging files.
 pub const STAGING_PREFIX: &str = ".new-";
 
-const PRIVATE_FILE: u32 = 0o600;
-const PRIVATE_FOLDER: u32 = 0o700;
 /// The usual mode of new files before the umask.
 const OPEN_FILE: u32 = 0o666;
 
@@ -76,7 +74,7 @@ pub fn replace_file_on(
     let mode = match access {
         FileAccess::Private => None,
         FileAccess::Mode(mode) => Some(mode),
-        FileAccess::Inherited => fs::metadata(path).ok().map(|old| old.mode() & 0o7777),
+        FileAccess::Inherited => fs::metadata(path).ok().and_then(|old| files::mode(&old)),
     };
     let is_open = access == FileAccess::Inherited && mode.is_none();
     // Private until its mode is set, because it gets its content before.
@@ -137,16 +135,20 @@ pub struct OsFileSystem;
 
 impl FileSystem for OsFileSystem {
     fn create_folder(&self, path: &Path) -> io::Result<()> {
-        match DirBuilder::new().mode(PRIVATE_FOLDER).create(path) {
-            Ok(()) => fs::set_permissions(path, Permissions::from_mode(PRIVATE_FOLDER)),
+        match files::create_private_folder(path) {
+            Ok(()) => files::set_path_mode(path, PRIVATE_FOLDER),
             Err(_) if path.is_dir() => Ok(()),
             Err(error) => Err(error),
         }
     }
 
     fn stage(&self, folder: &Path, mode: u32) -> io::Result<NamedTempFile> {
-        let mode = Permissions::from_mode(mode);
-        tempfile::Builder::new().prefix(STAGING_PREFIX).permissions(mode).tempfile_in(folder)
+        let mut builder = tempfile::Builder::new();
+        builder.prefix(STAGING_PREFIX);
+        if let Some(permissions) = files::permissions(mode) {
+            builder.permissions(permissions);
+        }
+        builder.tempfile_in(folder)
     }
 
     fn write(&self, file: &mut File, bytes: &[u8]) -> io::Result<()> {
@@ -154,7 +156,7 @@ impl FileSystem for OsFileSystem {
     }
 
     fn set_mode(&self, file: &File, mode: u32) -> io::Result<()> {
-        file.set_permissions(Permissions::from_mode(mode))
+        files::set_mode(file, mode)
     }
 
     fn sync(&self, file: &File) -> io::Result<()> {
@@ -166,7 +168,7 @@ impl FileSystem for OsFileSystem {
     }
 
     fn sync_folder(&self, folder: &Path) -> io::Result<()> {
-        match File::open(folder).and_then(|folder| folder.sync_all()) {
+        match files::sync_folder(folder) {
             // The folder is writable but not readable, or the file system cannot sync folders.
             Err(error)
                 if matches!(
@@ -196,7 +198,8 @@ impl FileSystem for OsFileSystem {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::symlink;
+    use std::fs::Permissions;
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 
     use super::*;
 

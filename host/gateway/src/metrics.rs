@@ -92,7 +92,7 @@ struct AtomicTotals {
 struct SlotLabels {
     slot: &'static str,
     configured: String,
-    effective: String,
+    active: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -133,7 +133,7 @@ type SecondsFamily<Labels> = Family<Labels, Histogram, fn() -> Histogram>;
 
 #[derive(Clone, Debug)]
 struct MetricFamilies {
-    engine_effective: Family<SlotLabels, Gauge>,
+    engine_active: Family<SlotLabels, Gauge>,
     fallback: Family<EngineLabels, Counter>,
     rejected_plans: Family<EngineLabels, Counter>,
     unshaped: Family<ReasonLabels, Counter>,
@@ -158,7 +158,7 @@ impl Default for MetricFamilies {
         let requests: fn() -> Histogram = || Histogram::new(REQUEST_SECONDS);
         let engines: fn() -> Histogram = || Histogram::new(ENGINE_SECONDS);
         MetricFamilies {
-            engine_effective: Family::default(),
+            engine_active: Family::default(),
             fallback: Family::default(),
             rejected_plans: Family::default(),
             unshaped: Family::default(),
@@ -217,12 +217,12 @@ impl Metrics {
                 fallback,
                 tokens,
                 live_tokens,
-                rejected_plans: illegal,
+                rejected_plans,
                 took,
                 ..
             } => {
                 let configured = self.configured();
-                self.set_effective(&configured, engine);
+                self.set_active(&configured, engine);
                 if fallback.is_some() {
                     self.families.fallback.get_or_create(&engine_labels(&configured)).inc();
                     self.totals.fallbacks.fetch_add(1, Ordering::Relaxed);
@@ -230,7 +230,7 @@ impl Metrics {
                 self.families
                     .rejected_plans
                     .get_or_create(&engine_labels(&configured))
-                    .inc_by(*illegal);
+                    .inc_by(*rejected_plans);
                 let seconds = self.families.engine_seconds.get_or_create(&engine_labels(engine));
                 seconds.observe(took.as_secs_f64());
                 self.record_saved(
@@ -244,7 +244,7 @@ impl Metrics {
             EventKind::SessionFileMissing { .. } => self.session_file("gone"),
             EventKind::EngineChanged { engine, .. } => self.set_configured(engine),
             EventKind::EngineRolledBack { serving, .. } => {
-                self.set_effective(&self.configured(), serving)
+                self.set_active(&self.configured(), serving)
             }
             _ => {}
         }
@@ -345,15 +345,15 @@ impl Metrics {
         *self.configured.lock().unwrap_or_else(PoisonError::into_inner) = engine.to_owned();
         self.families.fallback.get_or_create(&engine_labels(engine)).inc_by(0);
         self.families.rejected_plans.get_or_create(&engine_labels(engine)).inc_by(0);
-        self.set_effective(engine, engine);
+        self.set_active(engine, engine);
     }
 
-    fn set_effective(&self, configured: &str, effective: &str) {
-        let (configured, effective) = (configured.to_owned(), effective.to_owned());
-        let by = SlotLabels { slot: SLOT, configured, effective };
-        let family = &self.families.engine_effective;
+    fn set_active(&self, configured: &str, active: &str) {
+        let (configured, active) = (configured.to_owned(), active.to_owned());
+        let by = SlotLabels { slot: SLOT, configured, active };
+        let family = &self.families.engine_active;
         if family.get(&by).is_none() {
-            // Only the current pair is exported: a stale 1 would look like two effective engines.
+            // Only the current pair is exported: a stale 1 would look like two active engines.
             family.clear();
         }
         family.get_or_create(&by).set(1);
@@ -369,7 +369,7 @@ impl MetricFamilies {
         // The encoder adds `_total` to counters and the unit to the others.
         let mut all = Registry::with_prefix("ctxhost");
         let f = self.clone();
-        all.register("engine_effective", "The effective engine", f.engine_effective);
+        all.register("engine_active", "The active engine", f.engine_active);
         all.register("fallback", "Requests not shaped by the configured engine", f.fallback);
         all.register("rejected_plans", "Plans that violated an invariant", f.rejected_plans);
         all.register("unshaped", "Requests shaped by no engine", f.unshaped);

@@ -37,8 +37,8 @@ pub struct GatewayOptions {
     pub tls: Option<(PathBuf, PathBuf)>,
     /// Allows an address that other machines can reach without protection.
     pub allow_exposed: bool,
-    /// Whether changes of the config file are applied at run time.
-    pub watch_config: bool,
+    /// The config file whose changes are applied at run time. It need not exist yet.
+    pub watched_config: Option<PathBuf>,
 }
 
 impl GatewayOptions {
@@ -57,7 +57,7 @@ impl GatewayOptions {
             token_in_path: false,
             tls: None,
             allow_exposed: false,
-            watch_config: true,
+            watched_config: Some(config.name()).filter(|name| !name.is_empty()).map(PathBuf::from),
         }
     }
 
@@ -99,8 +99,8 @@ impl GatewayOptions {
             .shadow_log(state.join(ctxhost_agent::shadow::log::FILE_NAME))
             .failure_log(failure_log(&config, state))
             .blob_dirs(BlobDirs::from_state_dir(state));
-        if self.watch_config && !config.name().is_empty() {
-            builder = builder.watch_config(config.name(), state);
+        if let Some(watched) = &self.watched_config {
+            builder = builder.watch_config(watched, state);
         }
         Ok(builder.build().await?)
     }

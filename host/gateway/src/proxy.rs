@@ -28,6 +28,7 @@ mod retry;
 mod shaping;
 mod signed_summary;
 mod thinking;
+mod working_memory;
 
 pub use crate::conversations::ConversationLabel;
 pub use compress_endpoint::{CompressError, CompressedMessages, CompressionLimits};

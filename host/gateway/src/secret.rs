@@ -1,9 +1,10 @@
 //! Secret files: created once, atomically, and readable by their owner only.
 
-use std::fs::{OpenOptions, hard_link, remove_file};
+use std::fs::{hard_link, remove_file};
 use std::io::{self, Write};
 use std::path::Path;
 
+use ctxhost_platform::files::{LinkPolicy, open_options};
 use ctxhost_session::{SessionError, SessionFolder};
 
 /// A secret file.
@@ -65,11 +66,7 @@ fn is_existing(error: &io::Error) -> bool {
 }
 
 fn write(path: &Path, secret: &[u8]) -> io::Result<()> {
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file = options.open(path)?;
+    let mut file = open_options(LinkPolicy::Follow).write(true).create_new(true).open(path)?;
     writeln!(file, "{}", to_hex(secret))?;
     file.sync_all()
 }

@@ -37,7 +37,6 @@ pub struct TextLocation {
 #[serde(tag = "fate", rename_all = "snake_case")]
 pub enum TextFate {
     /// It is not in the session.
-    #[serde(rename = "never_said")]
     NeverAppeared,
     /// It is in context.
     InContext {

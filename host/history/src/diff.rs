@@ -36,7 +36,7 @@ pub struct CompactionDiff {
     /// Size after.
     pub after_tokens: u64,
     /// How much of the earlier content is retained.
-    pub survival: Shares,
+    pub retention: Shares,
     /// Content that is not retained.
     pub lost: Vec<LostText>,
     /// Entries that are not in the live transcript any more.
@@ -50,8 +50,8 @@ pub struct CompactionDiff {
 /// A position in the session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RecordLocation {
-    /// The record.
-    pub record: String,
+    /// The id of the entry.
+    pub entry: String,
     /// Its line in the file, from 1.
     pub line: Option<usize>,
 }
@@ -123,7 +123,7 @@ pub fn diff_compaction(
         trigger: recorded.trigger,
         before_tokens: before.total_tokens(),
         after_tokens: after.total_tokens(),
-        survival: retained.shares,
+        retention: retained.shares,
         lost: lost.map(|lost| lost_at(session, lost)).collect(),
         dropped,
         shortened,
@@ -156,7 +156,7 @@ fn changes(
         excerpt: excerpt(&entry),
     });
     let (shortened, dropped) =
-        altered.partition(|altered| current.contains_key(&*altered.at.record));
+        altered.partition(|altered| current.contains_key(&*altered.at.entry));
     let inserted = after.iter().filter(|entry| !earlier.contains(entry.id()));
     let inserted = inserted.map(|entry| InsertedMessage {
         role: entry.role().name().into(),
@@ -170,7 +170,7 @@ fn changes(
 fn locate(session: &Session, entry: &str) -> RecordLocation {
     // Ids of inserted messages are `<compaction id>#<n>`.
     let record = entry.split_once('#').map_or(entry, |(record, _)| record);
-    RecordLocation { record: record.to_owned(), line: session.line_of(record) }
+    RecordLocation { entry: record.to_owned(), line: session.line_of(record) }
 }
 
 /// The first line of an entry, or its calls.

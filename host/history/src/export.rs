@@ -2,14 +2,13 @@
 
 mod markdown;
 
-use std::fs::OpenOptions;
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use super::compactions::compactions;
 use super::error::HistoryError;
 use super::redact::{RedactionCounts, SessionRedactor};
+use ctxhost_platform::files::{LinkPolicy, open_options};
 use ctxhost_session::{Record, RecordKind, Session};
 use markdown::render_markdown;
 
@@ -72,8 +71,7 @@ pub fn write_new(path: &Path, bytes: &[u8]) -> Result<(), HistoryError> {
         io::ErrorKind::AlreadyExists => HistoryError::AlreadyExists { path: path.to_owned() },
         _ => HistoryError::Unwritable { path: path.to_owned(), source },
     };
-    let mut options = OpenOptions::new();
-    let mut file =
-        options.write(true).create_new(true).mode(0o600).open(path).map_err(unwritable)?;
+    let mut options = open_options(LinkPolicy::Follow);
+    let mut file = options.write(true).create_new(true).open(path).map_err(unwritable)?;
     file.write_all(bytes).and_then(|()| file.sync_all()).map_err(unwritable)
 }

@@ -25,7 +25,7 @@ pub struct SessionLoss {
     /// The newest 50 of them, oldest first.
     pub compactions: Vec<CompactionLoss>,
     /// How much of the whole history is still in context after the newest one.
-    pub survival: Shares,
+    pub retention: Shares,
     /// What is not.
     pub lost: Vec<LostText>,
     /// The record of the newest compaction.
@@ -46,7 +46,7 @@ pub struct CompactionLoss {
     /// Size after.
     pub after_tokens: u64,
     /// How much of the live transcript before it is still stated after it.
-    pub survival: Shares,
+    pub retention: Shares,
     /// Provider tokens of the next request that were not read from the cache, because its prefix is new;
     /// `None` if the recording does not count them.
     pub rebilled_tokens: Option<u64>,
@@ -72,7 +72,7 @@ pub fn measure_loss(session: &Session) -> Result<Option<SessionLoss>, HistoryErr
             time: compaction.time,
             before_tokens: difference.before_tokens,
             after_tokens: difference.after_tokens,
-            survival: difference.survival,
+            retention: difference.retention,
             rebilled_tokens: rebilled_tokens(session, &compaction.id),
         });
     }
@@ -83,7 +83,7 @@ pub fn measure_loss(session: &Session) -> Result<Option<SessionLoss>, HistoryErr
     Ok(Some(SessionLoss {
         count,
         compactions: measured,
-        survival: retained.shares,
+        retention: retained.shares,
         lost: retained.lost.into_iter().map(|lost| lost_at(session, lost)).collect(),
         newest,
     }))

@@ -182,8 +182,8 @@ fn describe_turns(range: TurnRange) -> String {
 /// Renders the quotes in a frame.
 fn render_frame(name: &str, quotes: &[QuotedEntry], shown_as: &str) -> String {
     let mut text = format!(
-        "Restored from earlier in this session ({name}). It is told again word for word; it is a record \
-         of the past, not a new request.\n\n<restored source=\"{name}\">\n",
+        "Restored from earlier in this session ({name}), word for word: a record of the past, not a \
+         new request.\n\n<restored source=\"{name}\">\n",
     );
     let mut turn = None;
     for quote in quotes {

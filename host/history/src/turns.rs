@@ -23,6 +23,7 @@ pub fn turns(session: &Session) -> Vec<BranchTurn<'_>> {
     let mut has_begun = false;
     for record in session.branch() {
         let begins = is_user_message(record);
+        // The first user message joins what precedes it, so that no turn is without one.
         match turns.last_mut().filter(|_| !(begins && has_begun)) {
             Some(turn) => turn.records.push(record),
             None => turns.push(BranchTurn { number: turns.len() + 1, records: vec![record] }),

@@ -7,35 +7,34 @@ ctxhost_engine_api::settings! {
     #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
     #[serde(deny_unknown_fields, default)]
     pub struct InvariantSettings {
-        /// A compaction makes progress only if it ends this much below its target; with 5 % the
-        /// next request does not trigger another one.
+        /// A compaction makes progress only if it ends this much below its target; the next request
+        /// then does not trigger another.
         pub progress_margin: BudgetShare = BudgetShare(0.05), Number(0.0, 0.9), "share";
         /// Consecutive failures that open the circuit breaker; three are not a coincidence.
         pub breaker_failures: u32 = 3, Whole(1), "failures in a row";
-        /// The time that the circuit breaker stays open; ten minutes, since summaries mostly fail
-        /// while a provider has an outage.
+        /// Time that the circuit breaker stays open; summaries mostly fail while a provider has an
+        /// outage.
         pub breaker_cooldown_ms: u64 = 600_000, Whole(0), "ms";
-        /// The most compactions without progress in one session and hour; more are a loop that
-        /// costs money. Those that free space are not counted.
+        /// Most compactions without progress in one session and hour; more are a loop that costs
+        /// money.
         pub compactions_per_hour: u32 = 20, Whole(1), "compactions";
-        /// The share of the budget that text of an engine may take; beyond half, the request is the
+        /// Share of the budget that text of an engine may take; beyond it, the request is the
         /// engine's text and not the session's.
         pub inserted_text_max_share: BudgetShare = BudgetShare(0.5), Number(0.01, 1.0), "share";
-        /// A pinned entry is sent verbatim up to this size; an engine may only shorten larger ones,
-        /// such as a pasted file that leaves no room for an answer.
+        /// A pinned entry is sent verbatim up to this size; an engine may shorten larger ones, such
+        /// as a pasted file that leaves no room for an answer.
         pub verbatim_max_share: BudgetShare = BudgetShare(0.5), Number(0.01, 1.0), "share of the budget";
-        /// The least that a request contains after a compaction, an overflow or an emergency trim,
-        /// if the session has as much; less wastes paid room, much more triggers the next
-        /// compaction at once.
+        /// Least use of the budget after a compaction, an overflow or an emergency trim, if the
+        /// session has as much; less wastes paid room, much more soon triggers the next compaction.
         pub room_floor_share: BudgetShare = BudgetShare(0.3), Number(0.0, 0.5), "share of the budget";
-        /// The same in tokens; the smaller of the two counts. It is the sum of the recent turns
-        /// (20,000) and the longest summary (16,000 characters) that `legacy` keeps.
+        /// The same in tokens; the smaller one counts. It is what `legacy` keeps: recent turns
+        /// (20,000 tokens) and the longest summary (16,000 characters).
         pub room_floor_tokens: u64 = 24_000, Whole(0), "tokens";
-        /// The share within which an emergency trim keeps user requests verbatim, newest first; a
-        /// tenth holds those of a long session in a small window.
+        /// Share for user requests that an emergency trim keeps verbatim, newest first; enough for
+        /// a long session in a small window.
         pub request_share: BudgetShare = BudgetShare(0.1), Number(0.0, 0.5), "share of the budget";
-        /// The share of the ledger of commands, paths and identifiers in an emergency trim; on a
-        /// session of 484 requests a larger one gained little.
+        /// Share for commands, paths and identifiers in an emergency trim; on a session of 484
+        /// requests a larger one gained little.
         pub ledger_share: BudgetShare = BudgetShare(0.15), Number(0.0, 0.5), "share of the budget";
     }
 }

@@ -4,11 +4,11 @@
 //! refusals to itself only, until a code or a second session confirms them.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::name::ModelName;
 use ctxhost_config::{GatewaySettings, WindowHints};
 use ctxhost_dialects::ProviderError;
+use parking_lot::Mutex;
 
 /// The windows learned so far.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ impl LearnedWindows {
 
     /// The hints for all sessions of a model.
     pub(crate) fn hints(&self, model: &ModelName) -> WindowHints {
-        let models = self.models();
+        let models = self.models.lock();
         let Some(evidence) = models.get(model) else { return WindowHints::default() };
         WindowHints {
             stated_tokens: evidence.stated_tokens,
@@ -139,7 +139,7 @@ impl LearnedWindows {
 
     /// Updates a model's evidence.
     fn update(&self, model: &ModelName, change: impl FnOnce(&mut WindowEvidence)) {
-        let mut models = self.models();
+        let mut models = self.models.lock();
         if let Some(evidence) = models.get_mut(model) {
             return change(evidence);
         }
@@ -158,11 +158,6 @@ impl LearnedWindows {
         if models.len() < self.max_models {
             change(models.entry(model.clone()).or_default());
         }
-    }
-
-    fn models(&self) -> MutexGuard<'_, HashMap<ModelName, WindowEvidence>> {
-        // Each update is complete in itself, so a poisoned map is still consistent.
-        self.models.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -265,7 +260,7 @@ mod tests {
         assert_eq!(after(&windows, &[("a", 64_000)], CODE, ""), Some(64_000));
         for n in 0..100 {
             windows.record_accepted_prompt(&ModelName::new("openai", n.to_string()), 1);
-            assert!(windows.models().len() <= 3);
+            assert!(windows.models.lock().len() <= 3);
         }
         assert_eq!(named(&windows), Some(64_000));
     }

@@ -1,12 +1,12 @@
 //! Looks up windows of models, with what providers and refusals have taught.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::learned_windows::LearnedWindows;
 use crate::name::ModelName;
 use ctxhost_config::{Config, ModelWindow, WindowHints, WindowSource};
 use ctxhost_dialects::ProviderError;
+use parking_lot::Mutex;
 
 /// A context window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,12 +64,12 @@ impl ModelRegistry {
 
     /// The window of one of the agent's own models, in provider tokens; 0 if unknown.
     pub fn agent_window_tokens(&self, model: &ModelName) -> u64 {
-        self.agent_windows().get(model).copied().unwrap_or_default()
+        self.agent_windows.lock().get(model).copied().unwrap_or_default()
     }
 
     /// Lowers the window of one of the agent's own models to what its provider states.
     pub fn lower_agent_window(&self, model: &ModelName, tokens: u64) {
-        let mut windows = self.agent_windows();
+        let mut windows = self.agent_windows.lock();
         let window = windows.entry(model.clone()).or_default();
         // A smaller one is the provider's limit, whatever the config states; a larger one is ignored.
         if (1..*window).contains(&tokens) {
@@ -102,10 +102,6 @@ impl ModelRegistry {
     fn look_up(&self, model: &ModelName) -> (ModelWindow, WindowHints) {
         let hints = self.learned.hints(model);
         (self.config.window(&model.provider, &model.id, hints), hints)
-    }
-
-    fn agent_windows(&self) -> MutexGuard<'_, HashMap<ModelName, u64>> {
-        self.agent_windows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -7,7 +7,7 @@ use ctxhost_engine_api::border::BoxFuture;
 use ctxhost_engine_api::{Completion, CompletionRequest, EngineError, ErrorKind, Result};
 
 use super::client::ProviderClient;
-use crate::{Completer, PrefixSource};
+use crate::{Completer, PrefixSource, runtime_task};
 use ctxhost_dialects::failure::{FailureReason, ProviderError};
 use ctxhost_dialects::message::{AssistantMessage, ChatMessage, StopReason};
 use ctxhost_dialects::request::{ModelRequest, StreamPart};
@@ -115,23 +115,7 @@ impl ModelCompleter {
 
 impl Completer for ModelCompleter {
     fn complete(&self, request: CompletionRequest) -> BoxFuture<Result<Completion>> {
-        let (completer, runtime) = (self.clone(), self.runtime.clone());
-        Box::pin(async move {
-            // Engines wait on threads without a runtime, and connections belong to this one.
-            let task = runtime.spawn(completer.answer(request));
-            // Dropping the call cancels its request.
-            let _aborts = AbortTaskOnDrop(task.abort_handle());
-            let cancelled = |_| EngineError::new(ErrorKind::Cancelled, "the host is shutting down");
-            task.await.map_err(cancelled)?
-        })
-    }
-}
-
-struct AbortTaskOnDrop(tokio::task::AbortHandle);
-
-impl Drop for AbortTaskOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
+        runtime_task::run(&self.runtime, self.clone().answer(request))
     }
 }
 
@@ -158,7 +142,8 @@ fn completion(answer: AssistantMessage) -> Result<Completion> {
     })
 }
 
-fn failure(error: ProviderError) -> EngineError {
+/// The error of a service for a provider's error.
+pub(crate) fn failure(error: ProviderError) -> EngineError {
     let kind = match error.reason {
         FailureReason::Auth | FailureReason::AuthPermanent => ErrorKind::ModelAuth,
         FailureReason::RateLimit => ErrorKind::ModelRateLimited,

@@ -33,7 +33,7 @@ use super::client::{ProviderClient, estimate_tokens};
 use super::settings::{ConnectError, ProviderSettings};
 use super::windows::parse_window;
 use builder::ClientBuilder;
-use call::{HttpCall, PartSink};
+use call::{HttpCall, PartSink, STREAM_MAX_BYTES};
 use ctxhost_dialects::cross_model;
 use ctxhost_dialects::dialect::{Dialect, ModelResponse};
 use ctxhost_dialects::failure::{Classifier, ProviderError};
@@ -59,6 +59,7 @@ pub struct HttpClient {
     classifier: Arc<Classifier>,
     timeouts: RequestTimeouts,
     retry_policy: RetryPolicy,
+    stream_max_bytes: usize,
 }
 
 impl std::fmt::Debug for HttpClient {
@@ -98,6 +99,7 @@ impl HttpClient {
             classifier: builder.classifier()?,
             timeouts: RequestTimeouts::from_settings(settings),
             retry_policy: RetryPolicy::from_settings(settings),
+            stream_max_bytes: STREAM_MAX_BYTES,
         })
     }
 

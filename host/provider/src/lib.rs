@@ -16,8 +16,10 @@
 pub mod client;
 mod completer;
 mod connect;
+pub mod embedder;
 mod http;
 pub mod logprobs;
+mod runtime_task;
 pub mod settings;
 
 pub mod silent_truncation;
@@ -32,6 +34,9 @@ use ctxhost_engine_api::{Completion, CompletionRequest, Result};
 pub use client::ProviderClient;
 pub use completer::{CompleterSettings, ModelCompleter};
 pub use connect::{connect, resolve_key};
+pub use embedder::{
+    Embedder, EmbedderError, EndpointEmbedder, EndpointSettings, open_model_folder,
+};
 pub use http::{ApiKey, ApiKeyError, HttpClient};
 pub use logprobs::{LogprobClient, LogprobError, TextScore};
 pub use settings::{ConnectError, ProviderSettings};

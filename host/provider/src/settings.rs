@@ -18,12 +18,11 @@ ctxhost_engine_api::settings! {
         /// The base URL of its API; unset, that of the dialect's owner.
         #[serde(default)]
         pub base_url: Option<String> = None, Url;
-        /// The environment variable that holds the key. Unset without base_url, the usual one:
-        /// OPENAI_API_KEY, ANTHROPIC_API_KEY, GEMINI_API_KEY; unset with base_url, none, so that no
-        /// key goes to another provider.
+        /// Environment variable with the key. Unset: OPENAI_API_KEY, ANTHROPIC_API_KEY or
+        /// GEMINI_API_KEY; with base_url none, so that no key goes to another provider.
         #[serde(default)]
         pub api_key_env: Option<String> = None, Text;
-        /// A program that prints the key, and its arguments; run without a shell, once, and again
+        /// Program that prints the key, and its arguments; run without a shell, once, and again
         /// when the key is refused.
         #[serde(default)]
         pub api_key_command: Vec<String> = Vec::new(), List;
@@ -31,7 +30,7 @@ ctxhost_engine_api::settings! {
         /// keys.
         #[serde(default)]
         pub headers: BTreeMap<String, String> = BTreeMap::new(), Texts;
-        /// The proxy as a URL with http://, https:// or socks5://, or `none`; unset, the system's,
+        /// Proxy as a URL with http://, https:// or socks5://, or `none`; unset, the system's,
         /// except for loopback addresses.
         #[serde(default)]
         pub proxy: Option<String> = None, Text;
@@ -39,15 +38,15 @@ ctxhost_engine_api::settings! {
         #[serde(default = "default::connect_timeout_ms")]
         pub connect_timeout_ms: u64 = 10_000, Whole(1), "ms";
         /// Timeout until an answer starts; a local model reads a long prompt for minutes, and some
-        /// think before their first word.
+        /// think first.
         #[serde(default = "default::first_byte_timeout_ms")]
         pub first_byte_timeout_ms: u64 = 300_000, Whole(1), "ms";
-        /// Timeout without a byte in the middle of an answer; there is no total limit, because long
-        /// answers are valid.
+        /// Timeout without a byte within an answer; there is no total limit, because long answers
+        /// are valid.
         #[serde(default = "default::idle_timeout_ms")]
         pub idle_timeout_ms: u64 = 300_000, Whole(1), "ms";
-        /// Retries of a request that was throttled, met an overloaded or failing server, or could
-        /// not connect; never after an answer has started.
+        /// Retries of a request that was throttled, met a failing server or could not connect;
+        /// never after an answer has started.
         #[serde(default = "default::retries")]
         pub retries: u64 = 4, Whole(0), "retries";
         /// The first pause; each further one is twice as long, plus a random part.
@@ -56,24 +55,23 @@ ctxhost_engine_api::settings! {
         /// The longest pause between two attempts.
         #[serde(default = "default::retry_pause_max_ms")]
         pub retry_pause_max_ms: u64 = 30_000, Whole(1), "ms";
-        /// The longest wait that a provider may ask for; beyond two minutes the request ends, so
-        /// that another model can serve it.
+        /// Longest wait that a provider may ask for; beyond it the request ends, so that another
+        /// model can serve it.
         #[serde(default = "default::retry_after_max_ms")]
         pub retry_after_max_ms: u64 = 120_000, Whole(0), "ms";
-        /// anthropic-messages: whether cached prompts live for an hour and not five minutes;
-        /// writing them costs 2 times the input price then and not 1.25 times.
+        /// Anthropic-messages: whether cached prompts live for an hour instead of five minutes;
+        /// writing them costs 2 times the input price instead of 1.25.
         #[serde(default)]
         pub one_hour_cache: bool = false, Flag;
-        /// anthropic-messages: whether the provider clears old tool results beyond 100,000 tokens;
-        /// off, since the engine does that, and each clearing invalidates the cache.
+        /// Anthropic-messages: whether the provider clears old tool results beyond 100,000 tokens;
+        /// off, since the engine does, and each clearing invalidates the cache.
         #[serde(default)]
         pub context_editing: bool = false, Flag;
-        /// Texts of refusals that mean overflow, beside the built-in ones: regular expressions,
-        /// without regard to case; they lead to a compaction.
+        /// Regular expressions of refusals that mean overflow, beside the built-in ones, ignoring
+        /// case; they lead to a compaction.
         #[serde(default)]
         pub overflow_phrases: Vec<String> = Vec::new(), List;
-        /// Texts that do not mean overflow, whatever else the refusal contains; they never lead to
-        /// a compaction.
+        /// Those that do not mean overflow, whatever else the refusal contains.
         #[serde(default)]
         pub never_overflow_phrases: Vec<String> = Vec::new(), List;
         /// Options of servers with an API like OpenAI's chat completions.
@@ -123,7 +121,8 @@ impl ProviderSettings {
         phrases
     }
 
-    /// The environment variable that holds the key.
+    /// Environment variable with the key. Unset: OPENAI_API_KEY, ANTHROPIC_API_KEY or
+    /// GEMINI_API_KEY; with base_url none, so that no key goes to another provider.
     pub fn key_variable(&self) -> Option<&str> {
         // The usual variable counts only at the usual address: another server must not get a key
         // that was meant for the dialect's owner.

@@ -11,13 +11,18 @@ use ctxhost_engine_api::{Plan, PlanItem, Transcript};
 use ctxhost_invariants::InvariantVerifier;
 use ctxhost_retention::texts_of;
 
+use crate::BenchSubject;
 use crate::report::RunTotals;
 
 /// Least window that engines are given: some reject a smaller model, whatever the budget.
 const LEAST_WINDOW_TOKENS: u64 = 32_000;
 
 /// A failing engine ends the run, so that no figure comes from the fallback engine.
-pub(crate) fn run_options(config: &Config, budget_tokens: u64) -> OfflineOptions {
+pub(crate) fn run_options(
+    config: &Config,
+    subject: &BenchSubject,
+    budget_tokens: u64,
+) -> OfflineOptions {
     let target = Target {
         window_tokens: budget_tokens.max(LEAST_WINDOW_TOKENS),
         budget: Some(Budget { tokens: budget_tokens, ..Budget::default() }),
@@ -27,6 +32,7 @@ pub(crate) fn run_options(config: &Config, budget_tokens: u64) -> OfflineOptions
         OfflineOptions::new(config, EngineRegistry::load(config).legacy(config), target);
     options.engines.on_error = OnEngineError::Fail;
     options.engines.must_open = true;
+    options.engines.embedder = subject.embedder();
     options
 }
 

@@ -123,13 +123,13 @@ async fn ask(
     meter.next_session();
     let session = session_of(question)?;
     let (name, specs) = match subject {
-        BenchSubject::Engine { name, specs } => (name, specs),
+        BenchSubject::Engine { name, specs, .. } => (name, specs),
         BenchSubject::Baseline(baseline) => {
             return Ok(select(question, session, *baseline, index, budget_tokens, meter));
         }
     };
     let broken = |source| QualityError::Engine { subject: name.clone(), source };
-    let options = run_options(config, budget_tokens);
+    let options = run_options(config, subject, budget_tokens);
     let clock = HostClock::recorded();
     clock.set(session.leaf().map_or(0, |record| record.timestamp_ms()));
     let mut context = options.open(session, specs, clock).map_err(broken)?;

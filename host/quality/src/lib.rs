@@ -28,9 +28,12 @@ mod rules_generator;
 mod utility;
 pub mod verdict;
 
+use std::sync::Arc;
+
 use ctxhost_agent::engine_registry::EngineRegistryError;
 use ctxhost_config::Config;
 use ctxhost_engine::EngineSpec;
+use ctxhost_provider::Embedder;
 
 pub use baselines::Baseline;
 pub use context::CachePrices;
@@ -49,6 +52,8 @@ pub enum BenchSubject {
         name: String,
         /// The engines to open.
         specs: Vec<EngineSpec>,
+        /// Their model for vectors, if any.
+        embedder: Option<Arc<dyn Embedder>>,
     },
     /// A selection of entries without an engine.
     Baseline(Baseline),
@@ -66,7 +71,23 @@ impl BenchSubject {
         }
         let specs =
             ctxhost_agent::engine_registry::EngineRegistry::load(config).chain(config, name)?;
-        Ok(BenchSubject::Engine { name: name.to_owned(), specs })
+        Ok(BenchSubject::Engine { name: name.to_owned(), specs, embedder: None })
+    }
+
+    /// The same with a model for vectors, if it is an engine.
+    #[must_use]
+    pub fn with_embedder(mut self, model: Option<Arc<dyn Embedder>>) -> BenchSubject {
+        if let BenchSubject::Engine { embedder, .. } = &mut self {
+            *embedder = model;
+        }
+        self
+    }
+
+    fn embedder(&self) -> Option<Arc<dyn Embedder>> {
+        match self {
+            BenchSubject::Engine { embedder, .. } => embedder.clone(),
+            BenchSubject::Baseline(_) => None,
+        }
     }
 
     /// Whether it selects entries without an engine.

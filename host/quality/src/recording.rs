@@ -138,7 +138,7 @@ impl RecordingReplay<'_> {
     ) -> Result<(), QualityError> {
         match self.subject {
             BenchSubject::Baseline(baseline) => self.run_baseline(*baseline, meter, on_entry),
-            BenchSubject::Engine { name, specs } => self
+            BenchSubject::Engine { name, specs, .. } => self
                 .run_engine(specs, meter, on_entry)
                 .await
                 .map_err(|source| QualityError::Engine { subject: name.clone(), source }),
@@ -155,7 +155,7 @@ impl RecordingReplay<'_> {
         meter: &mut RunMeter,
         mut on_entry: impl FnMut(&Entry<'_>, Option<&SeenContext>),
     ) -> Result<(), ContextError> {
-        let options = run_options(self.config, self.budget_tokens);
+        let options = run_options(self.config, self.subject, self.budget_tokens);
         let clock = HostClock::recorded();
         clock.set(self.recorded.branch().first().map_or(0, |record| record.timestamp_ms()));
         let session = Session::in_memory(self.recorded.header().clone());

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use ctxhost_agent::compact_session;
+use ctxhost_agent::{OfflineOptions, compact_session};
 use ctxhost_config::Config;
 use ctxhost_context::{CompactionVerdict, ContextError};
 use ctxhost_engine::{EngineSpec, HostClock};
@@ -51,13 +51,14 @@ pub async fn measure_rules(
     config: &Config,
     mut on_progress: impl FnMut(u64),
 ) -> Result<Option<RuleRow>, QualityError> {
-    let BenchSubject::Engine { name, specs } = subject else { return Ok(None) };
+    let BenchSubject::Engine { name, specs, .. } = subject else { return Ok(None) };
     let mut row = RuleRow {
         subject: name.clone(),
         sessions: options.sessions,
         compactions: options.compactions as u64,
         ..RuleRow::default()
     };
+    let run = run_options(config, subject, BUDGET_TOKENS);
     // Real files: a session in memory could not be closed and opened again.
     let folder = tempfile::tempdir()?;
     for number in 0..options.sessions {
@@ -65,7 +66,7 @@ pub async fn measure_rules(
         let seed = options.seed.wrapping_mul(1_000_003).wrapping_add(number);
         let session = generate(seed, options.compactions, ROUND_TOKENS);
         let path = folder.path().join(format!("{number}.jsonl"));
-        let played = play(&session, &path, specs, config).await;
+        let played = play(&session, &path, specs, &run).await;
         let (context, applied) =
             played.map_err(|source| QualityError::Engine { subject: name.clone(), source })?;
         let kept = session.active.iter().filter(|value| context.contains(*value)).count();
@@ -89,9 +90,8 @@ async fn play(
     session: &RuleSession,
     path: &Path,
     specs: &[EngineSpec],
-    config: &Config,
+    options: &OfflineOptions,
 ) -> Result<(String, u64), ContextError> {
-    let options = run_options(config, BUDGET_TOKENS);
     let (mut now_ms, mut applied) = (FIRST_MS, 0);
     let last = session.rounds.len().saturating_sub(1);
     Session::create(path, "/", None)?;
@@ -106,7 +106,7 @@ async fn play(
         drop(file);
         if at < last {
             let file = Session::open(path)?;
-            let outcomes = compact_session(file, specs, &options, None, now_ms).await?;
+            let outcomes = compact_session(file, specs, options, None, now_ms).await?;
             applied += outcomes
                 .iter()
                 .filter(|outcome| outcome.verdict == CompactionVerdict::Applied)

@@ -69,11 +69,9 @@ impl Session {
     ///
     /// As [`SessionBackend::create`].
     pub fn into_backend_of(self, other: &Session) -> Result<Session, SessionError> {
-        match &other.store {
-            SessionStorage::Backend(backend) => {
-                self.into_backend(|session| backend.create(session))
-            }
-            SessionStorage::Memory | SessionStorage::ReadOnly | SessionStorage::File(_) => Ok(self),
+        match other.backend() {
+            Some(backend) => self.into_backend(|session| backend.create(session)),
+            None => Ok(self),
         }
     }
 

@@ -197,7 +197,7 @@ impl RecordBody {
 
     /// Its content as the seed of an id.
     pub(super) fn id_seed(&self) -> String {
-        format!("{}{}", self.kind.name(), self.fields.to_line())
+        self.fields.to_line_after(self.kind.name())
     }
 
     /// Builds the record.

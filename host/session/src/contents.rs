@@ -140,10 +140,12 @@ impl SessionContents {
 
     /// The line of a record, from 1.
     pub(super) fn line_of(&self, position: usize) -> Option<usize> {
-        // `lines` also contains lines without a record, so a position is not a line number.
         let is_it =
             |line: &FileLine| matches!(line.content, LineContent::Record(at) if at == position);
-        self.lines.iter().position(is_it).map(|at| at + 1)
+        // `lines` also contains lines without a record, so a record is not above its position. Records of a
+        // checkpoint have no line.
+        let first = if self.skipped.is_none() { position } else { 0 };
+        self.lines.iter().skip(first).position(is_it).map(|at| first + at + 1)
     }
 
     /// Length of the file.

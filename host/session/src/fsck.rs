@@ -9,7 +9,6 @@ mod repair;
 mod repair_lines;
 mod salvage;
 
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 pub use fault::{FaultKind, FsckNote, FsckNoteKind, SessionFault};
@@ -197,7 +196,7 @@ impl FsckReport {
 }
 
 fn mode_note(path: &Path, expected: u32) -> Option<FsckNote> {
-    let mode = path.metadata().ok()?.permissions().mode() & 0o777;
+    let mode = ctxhost_platform::files::mode(&path.metadata().ok()?)? & 0o777;
     let message = format!("its mode is {mode:04o}, expected {expected:04o}");
     let note = FsckNote { kind: FsckNoteKind::Mode, path: path.to_owned(), message };
     (mode != expected).then_some(note)

@@ -26,6 +26,7 @@ pub use demo::{DEMO_PREFIX, DEMOS, DemoSession};
 pub use detect::detect;
 pub use draft::UNKNOWN_MODEL;
 pub use open::{ImportOpenError, ImportedSession, import_messages, open_bytes, open_file};
+pub use opencode::{DatabaseSession, list_database};
 pub use transcript::{
     ImportError, ImportFormat, ImportProblem, ImportedCompaction, ImportedItem, ImportedMessage,
     ImportedTranscript,

@@ -128,18 +128,19 @@ pub fn is_injected(block: &str) -> bool {
 }
 
 /// A text block without inserted text, trimmed.
-pub fn user_text(block: &str) -> String {
-    let mut left = without_stamp(block.trim()).to_owned();
-    if MARKERS.as_ref().is_some_and(|markers| !markers.is_match(&left)) {
-        return left;
+pub fn user_text(block: &str) -> Cow<'_, str> {
+    let text = without_stamp(block.trim());
+    if MARKERS.as_ref().is_some_and(|markers| !markers.is_match(text)) {
+        return text.into();
     }
+    let mut left = text.to_owned();
     for row in TABLE {
         row.form.remove_from(&mut left);
         if left.is_empty() {
             break;
         }
     }
-    left
+    left.into()
 }
 
 /// Whether a user message contains inserted text only. An empty one counts as a message of the user, as its

@@ -62,17 +62,23 @@ impl JsonFields {
 
     /// The object on one line.
     pub(super) fn to_line(&self) -> String {
+        self.to_line_after("")
+    }
+
+    /// The object on one line behind a prefix.
+    pub(super) fn to_line_after(&self, prefix: &str) -> String {
         // Hot path of the gateway, which writes several lines per request: one allocation.
         let bytes: usize = self.0.iter().map(|(name, json)| name.len() + json.len() + 4).sum();
-        let mut line = String::with_capacity(bytes + 2);
-        for (name, json) in &self.0 {
-            line.push(if line.is_empty() { '{' } else { ',' });
+        let mut line = String::with_capacity(prefix.len() + bytes + 2);
+        line.push_str(prefix);
+        line.push('{');
+        for (at, (name, json)) in self.0.iter().enumerate() {
+            if at > 0 {
+                line.push(',');
+            }
             push_name(&mut line, name);
             line.push(':');
             line.push_str(json);
-        }
-        if line.is_empty() {
-            line.push('{');
         }
         line.push('}');
         line

@@ -205,14 +205,6 @@ impl Session {
         self.contents.is_partial()
     }
 
-    /// The file of the session; `None` for a session in memory, in a backend or opened for reading.
-    pub fn path(&self) -> Option<&Path> {
-        match &self.store {
-            SessionStorage::File(journal) => Some(journal.path()),
-            SessionStorage::Memory | SessionStorage::ReadOnly | SessionStorage::Backend(_) => None,
-        }
-    }
-
     /// The version of the file, if it is older and was migrated in memory only.
     pub fn migrated_from(&self) -> Option<u32> {
         self.contents.loaded().migrated_from

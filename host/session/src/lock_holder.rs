@@ -26,7 +26,7 @@ impl LockHolder {
         let program = program.as_deref().and_then(Path::file_name);
         LockHolder {
             pid: std::process::id(),
-            host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            host: ctxhost_platform::processes::host_name(),
             program: program.unwrap_or_default().to_string_lossy().into_owned(),
             since: clock::format_iso(clock::now_ms()),
         }

@@ -1,12 +1,15 @@
-//! Durability of a session file: sync policy, write-behind and file checks.
+//! The file of a session: its path, sync policy, write-behind and checks.
 
+use std::path::Path;
+
+use super::journal::Journal;
 use super::{FileCheck, Session, SessionError, SessionStorage, SyncPolicy};
 
 impl Session {
     /// Sets when appends are synced; the default is before they are acknowledged.
     #[must_use]
     pub fn with_sync(mut self, policy: SyncPolicy) -> Session {
-        if let SessionStorage::File(journal) = &mut self.store {
+        if let Some(journal) = self.journal_mut() {
             journal.set_policy(policy);
         }
         self
@@ -15,7 +18,7 @@ impl Session {
     /// Buffers batches from now on until [`flush`](Self::flush) or another append writes them. For sessions
     /// whose client keeps the conversation and sends it again.
     pub fn enable_write_behind(&mut self) {
-        if let SessionStorage::File(journal) = &mut self.store {
+        if let Some(journal) = self.journal_mut() {
             journal.enable_write_behind();
         }
     }
@@ -26,42 +29,26 @@ impl Session {
     ///
     /// If the file cannot be written. Later appends fail; after reopening, the session lacks these records.
     pub fn flush(&mut self) -> Result<(), SessionError> {
-        match &mut self.store {
-            SessionStorage::File(journal) => journal.flush(),
-            SessionStorage::Memory | SessionStorage::ReadOnly | SessionStorage::Backend(_) => {
-                Ok(())
-            }
-        }
+        self.journal_mut().map_or(Ok(()), Journal::flush)
     }
 
     /// Whether the file contains all records with the same ids: nothing is buffered, and the file has the
     /// current version.
     pub fn is_fully_written(&self) -> bool {
-        match &self.store {
-            SessionStorage::File(journal) => {
-                !journal.has_buffered_lines() && self.contents.loaded().migrated_from.is_none()
-            }
-            SessionStorage::Memory | SessionStorage::ReadOnly | SessionStorage::Backend(_) => false,
-        }
+        self.journal().is_some_and(|journal| {
+            !journal.has_buffered_lines() && self.contents.loaded().migrated_from.is_none()
+        })
     }
 
     /// Checks that the path still refers to the open file, and recreates the file if not. Appends check
     /// too; this is for idle sessions.
     pub fn check_file(&mut self) -> FileCheck {
-        match &mut self.store {
-            SessionStorage::File(journal) => journal.check_file(),
-            SessionStorage::Memory | SessionStorage::ReadOnly | SessionStorage::Backend(_) => {
-                FileCheck::Intact
-            }
-        }
+        self.journal_mut().map_or(FileCheck::Intact, Journal::check_file)
     }
 
     /// When its appends are synced; `None` for a session without a file.
     pub fn sync_policy(&self) -> Option<SyncPolicy> {
-        match &self.store {
-            SessionStorage::File(journal) => Some(journal.policy()),
-            SessionStorage::Memory | SessionStorage::ReadOnly | SessionStorage::Backend(_) => None,
-        }
+        self.journal().map(Journal::policy)
     }
 
     /// Syncs appended records to disk, unless the policy is `os`.
@@ -70,12 +57,26 @@ impl Session {
     ///
     /// If the sync fails. Later appends fail, because the state of the disk is unknown.
     pub fn sync(&mut self) -> Result<(), SessionError> {
+        // A backend stores each line durably before it returns.
+        self.journal_mut().map_or(Ok(()), Journal::sync)
+    }
+
+    /// The file of the session; `None` for a session in memory, in a backend or opened for reading.
+    pub fn path(&self) -> Option<&Path> {
+        self.journal().map(Journal::path)
+    }
+
+    fn journal(&self) -> Option<&Journal> {
+        match &self.store {
+            SessionStorage::File(journal) => Some(journal),
+            SessionStorage::Memory | SessionStorage::ReadOnly | SessionStorage::Backend(_) => None,
+        }
+    }
+
+    fn journal_mut(&mut self) -> Option<&mut Journal> {
         match &mut self.store {
-            SessionStorage::File(journal) => journal.sync(),
-            // A backend stores each line durably before it returns.
-            SessionStorage::Memory | SessionStorage::ReadOnly | SessionStorage::Backend(_) => {
-                Ok(())
-            }
+            SessionStorage::File(journal) => Some(journal),
+            SessionStorage::Memory | SessionStorage::ReadOnly | SessionStorage::Backend(_) => None,
         }
     }
 }

@@ -22,13 +22,13 @@ ctxhost_engine_api::settings! {
         pub sslmode: SslMode = SslMode::Auto, Word(&["auto", "disable", "require"]);
         /// Maximum number of connections; a statement takes a millisecond, a turn many seconds.
         pub connections: usize = 4, Whole(1), "connections";
-        /// How long a lease lasts without renewal; two renewals may fail in a row, and a user
-        /// still waits for another machine to take over.
+        /// How long a lease lasts without renewal; two renewals may fail, and a user may wait this
+        /// long for another machine to take over.
         pub lease_ms: u64 = 15_000, Whole(100), "ms";
         /// How long a turn waits for a session leased to another machine; most turns are shorter.
         pub wait_ms: u64 = 300_000, Whole(0), "ms";
-        /// How long a statement may take, including reconnects and repetitions; a failover of the
-        /// database is shorter, and the lease is still valid.
+        /// How long a statement may take with reconnects and repetitions; a database failover is
+        /// shorter, and the lease is still valid.
         pub timeout_ms: u64 = 10_000, Whole(100), "ms";
     }
 }

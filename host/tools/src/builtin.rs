@@ -4,8 +4,16 @@ use std::sync::Arc;
 
 use super::Tool;
 use super::settings::ToolSettings;
+use edit::EditTool;
+use file_tool::file_tool;
+use grep::GrepTool;
+use list::ListTool;
+use read_file::ReadFileTool;
+use shell::ShellTool;
+use write_file::WriteFileTool;
 
 mod edit;
+mod file_tool;
 mod grep;
 mod list;
 mod read_file;
@@ -14,23 +22,17 @@ mod text_file;
 mod walk;
 mod write_file;
 
-pub use edit::EditTool;
 #[cfg(test)]
 pub(super) use edit::replace_once;
-pub use grep::GrepTool;
-pub use list::ListTool;
-pub use read_file::ReadFileTool;
-pub use shell::ShellTool;
-pub use write_file::WriteFileTool;
 
 /// All built-in tools.
 pub(super) fn all(settings: &ToolSettings) -> Vec<Arc<dyn Tool>> {
     vec![
-        Arc::new(ReadFileTool::new(settings)),
-        Arc::new(WriteFileTool::new(settings)),
-        Arc::new(EditTool::new(settings)),
+        file_tool::<ReadFileTool>(settings),
+        file_tool::<WriteFileTool>(settings),
+        file_tool::<EditTool>(settings),
         Arc::new(ShellTool::new(settings)),
-        Arc::new(ListTool::new(settings)),
-        Arc::new(GrepTool::new(settings)),
+        file_tool::<ListTool>(settings),
+        file_tool::<GrepTool>(settings),
     ]
 }

@@ -13,11 +13,11 @@
     allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
 )]
 
-pub mod builtin;
 pub mod mcp;
 
 mod arguments;
 mod blocking_task;
+mod builtin;
 mod error;
 mod names;
 mod output;
@@ -40,7 +40,7 @@ pub use error::ToolError;
 pub use mcp::McpServer;
 pub use mcp::McpSettings;
 pub use names::{BadPattern, NamePattern};
-pub use output::{ToolBlock, ToolOutput};
+pub use output::ToolOutput;
 pub use registry::ToolRegistry;
 pub use settings::ToolSettings;
 

@@ -7,6 +7,8 @@ mod connection;
 #[cfg(feature = "mcp")]
 mod content;
 #[cfg(feature = "mcp")]
+mod line_limit;
+#[cfg(feature = "mcp")]
 mod server;
 mod settings;
 

@@ -1,44 +1,35 @@
 //! The result of a tool call.
 
+use ctxhost_dialects::ChatBlock;
+
+/// The largest image, in base64: the limit of the strictest provider (Anthropic).
+pub(super) const IMAGE_MAX_CHARS: usize = 5_000_000;
+
 /// The result of a tool call.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ToolOutput {
-    /// The blocks; not empty if it comes from the registry.
-    pub blocks: Vec<ToolBlock>,
+    /// Texts and images; not empty if it comes from the registry.
+    pub blocks: Vec<ChatBlock>,
     /// Whether the call failed.
     pub is_error: bool,
-}
-
-/// A block of a result.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ToolBlock {
-    /// Text.
-    Text(String),
-    /// An image.
-    Image {
-        /// Base64.
-        data: String,
-        /// Such as `image/png`.
-        mime_type: String,
-    },
 }
 
 impl ToolOutput {
     /// A text result.
     pub fn text(text: impl Into<String>) -> ToolOutput {
-        ToolOutput { blocks: vec![ToolBlock::Text(text.into())], is_error: false }
+        ToolOutput { blocks: vec![ChatBlock::text(text)], is_error: false }
     }
 
     /// An error.
     pub fn error(text: impl Into<String>) -> ToolOutput {
-        ToolOutput { blocks: vec![ToolBlock::Text(text.into())], is_error: true }
+        ToolOutput { is_error: true, ..ToolOutput::text(text) }
     }
 
     /// All texts, joined by newlines.
     pub fn joined_text(&self) -> String {
-        let text = |block: &ToolBlock| match block {
-            ToolBlock::Text(text) => Some(text.clone()),
-            ToolBlock::Image { .. } => None,
+        let text = |block: &ChatBlock| match block {
+            ChatBlock::Text { text, .. } => Some(text.clone()),
+            _ => None,
         };
         self.blocks.iter().filter_map(text).collect::<Vec<_>>().join("\n")
     }

@@ -3,22 +3,22 @@
 use std::io;
 use std::process::ExitStatus;
 
-use nix::sys::signal::{Signal, killpg};
-use nix::unistd::Pid;
+use ctxhost_platform::processes::{kill_group, lead_group};
 use tokio::process::{Child, Command};
 
 /// A child and its process group. Dropping it kills the group; only a process that has called `setsid` survives.
 #[derive(Debug)]
 pub(super) struct ProcessGroup {
     child: Child,
-    leader: Option<Pid>,
+    leader: Option<u32>,
 }
 
 impl ProcessGroup {
     pub(super) fn spawn(mut command: Command) -> io::Result<ProcessGroup> {
         // `kill_on_drop` makes tokio reap the child; the group is killed below.
-        let child = command.process_group(0).kill_on_drop(true).spawn()?;
-        let leader = child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw);
+        lead_group(command.as_std_mut());
+        let child = command.kill_on_drop(true).spawn()?;
+        let leader = child.id();
         Ok(ProcessGroup { child, leader })
     }
 
@@ -45,8 +45,7 @@ impl ProcessGroup {
     /// Kills the group, once: later the id may belong to another process.
     pub(super) fn kill(&mut self) {
         let Some(leader) = self.leader.take() else { return };
-        // The group may be gone already.
-        let _ = killpg(leader, Signal::SIGKILL);
+        kill_group(leader);
     }
 }
 

@@ -6,6 +6,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ctxhost_dialects::ChatBlock;
 use ctxhost_engine_api::ToolSpec;
 use futures_util::FutureExt;
 use futures_util::future::join_all;
@@ -17,7 +18,7 @@ use super::error::ToolError;
 use super::mcp::McpServer;
 use super::mcp::McpSettings;
 use super::names;
-use super::output::{ToolBlock, ToolOutput};
+use super::output::ToolOutput;
 use super::settings::ToolSettings;
 use super::{CallContext, Tool, arguments};
 
@@ -129,7 +130,7 @@ impl ToolRegistry {
         let mut output = ToolOutput::from(self.try_call(name, arguments, context).await);
         if output.blocks.is_empty() {
             // Some providers reject an empty result.
-            output.blocks.push(ToolBlock::Text("(no output)".into()));
+            output.blocks.push(ChatBlock::text("(no output)"));
         }
         output
     }

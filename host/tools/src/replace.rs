@@ -2,16 +2,16 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::Mutex;
 
 use ctxhost_files::{FileAccess, replace_file};
+use parking_lot::Mutex;
 
 use super::error::ToolError;
 
 /// Serializes file changes: two parallel edits of one file must not overwrite each other.
 pub(super) fn with_write_lock<T>(work: impl FnOnce() -> T) -> T {
     static WRITING: Mutex<()> = Mutex::new(());
-    let _guard = WRITING.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let _guard = WRITING.lock();
     work()
 }
 

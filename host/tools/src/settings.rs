@@ -11,24 +11,24 @@ ctxhost_engine_api::settings! {
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields)]
     pub struct ToolSettings {
-        /// Names or patterns (`git__*`) of the tools that the model is offered, those of servers and
-        /// engines included; empty offers all.
+        /// Names or patterns (`git__*`) of the tools that the model is offered, those of servers
+        /// and engines included; empty offers all.
         pub allow: Vec<NamePattern> = Vec::new(), List;
-        /// Names or patterns of tools that it is not offered; takes precedence over `allow`. Deny `shell`
-        /// to restrict an agent to the file tools.
+        /// Names or patterns of tools that it is not offered; overrides `allow`. Deny `shell` to
+        /// leave only the file tools.
         pub deny: Vec<NamePattern> = Vec::new(), List;
         /// Timeout of any call, whatever the tool or the model asks for; ten minutes let a long test run
         /// finish.
         pub timeout_ms: u64 = 600_000, Whole(1), "ms";
-        /// Timeout of a command if the model does not set one; two minutes are long for most commands, and
-        /// end a hanging one soon.
+        /// Timeout of a command if the model sets none; long for most commands, and soon for a
+        /// hanging one.
         pub shell_timeout_ms: u64 = 120_000, Whole(1), "ms";
         /// Environment variables hidden from commands, names or patterns; a command has no reason to print
         /// the keys of models.
         pub shell_hidden_env: Vec<NamePattern> = vec![NamePattern::fixed("*_API_KEY")], List;
-        /// Whether the file tools are confined to the working folder and `roots`, with links resolved; off,
-        /// because `shell` can access everything anyway. To confine an agent, deny `shell` too, or use a
-        /// container.
+        /// Whether the file tools are confined to the working folder and `roots`, with links
+        /// resolved; off, because `shell` can access everything. To confine an agent, deny `shell`
+        /// too, or use a container.
         pub confine: bool = false, Flag;
         /// More folders for confined file tools, relative to this file.
         pub roots: Vec<PathBuf> = Vec::new(), List;

@@ -1,12 +1,12 @@
 //! The folder of installed engines: one for each project, private to its owner.
 
 use std::env::consts::DLL_SUFFIX;
-use std::fs::{self, DirBuilder};
+use std::fs;
 use std::io;
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use ctxhost_files::{FileAccess, ReplaceError, replace_file};
+use ctxhost_platform::files::create_private_folders;
 use sha2::{Digest as _, Sha256};
 
 use super::package::EnginePackage;
@@ -14,9 +14,6 @@ use super::signature::TrustedKeys;
 
 /// The digits of a digest in a file name: enough to distinguish builds.
 const NAME_DIGITS: usize = 12;
-
-/// The folder and its files are private. They are never executed: the loader makes private copies.
-const FOLDER_MODE: u32 = 0o700;
 
 /// The folder of a project that holds its installed engines, and the folder in it.
 const PROJECT_FOLDER: [&str; 2] = [".ctxhost", "engines"];
@@ -150,10 +147,11 @@ impl InstallFolder {
         Ok(())
     }
 
-    /// Creates the folder. The mode of an existing one is left alone: the user may have named a shared
+    /// Creates the folder, which is private as its files are. They are never executed: the loader makes private
+    /// copies. The mode of an existing one is left alone: the user may have named a shared
     /// folder, and the loader refuses one that every user can write.
     fn make(&self) -> io::Result<()> {
-        DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(&self.path)?;
+        create_private_folders(&self.path)?;
         if let Some(outer) = self.path.parent().filter(|_| self.is_ignored) {
             let ignore = outer.join(".gitignore");
             if fs::symlink_metadata(&ignore).is_err() {

@@ -1,4 +1,4 @@
-//! Kills an agent at work, again and again: nothing it promised may be lost.
+//! Command line of the crash test: kills an agent at work and checks that no acknowledged record is lost.
 
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 

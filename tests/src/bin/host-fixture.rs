@@ -1,5 +1,5 @@
-//! One of several hosts on one store: it says numbered words in one session until its time is over, and
-//! prints what became of them.
+//! One of several hosts on one store: sends numbered messages to one session until its time is over, and prints the
+//! results.
 
 #![allow(clippy::print_stdout, clippy::expect_used)]
 

@@ -45,8 +45,9 @@ const TOOLS: &[(&str, &str)] = &[
     ("dotted.name", "Has a name that providers refuse"),
 ];
 
+/// How often each description is repeated.
 #[derive(Clone)]
-struct Fixture;
+struct Fixture(usize);
 
 impl ServerHandler for Fixture {
     fn get_info(&self) -> ServerInfo {
@@ -63,7 +64,7 @@ impl ServerHandler for Fixture {
         let page = TOOLS.iter().skip(start).take(PAGE_TOOLS);
         let next = start + PAGE_TOOLS;
         Ok(ListToolsResult {
-            tools: page.map(|(name, about)| tool(name, about)).collect(),
+            tools: page.map(|(name, about)| tool(name, about.repeat(self.0))).collect(),
             next_cursor: (next < TOOLS.len()).then(|| next.to_string()),
             meta: None,
         })
@@ -111,7 +112,7 @@ impl ServerHandler for Fixture {
     }
 }
 
-fn tool(name: &'static str, about: &'static str) -> Tool {
+fn tool(name: &'static str, about: String) -> Tool {
     let schema = json!({ "type": "object", "properties": { "text": { "type": "string" } } });
     Tool::new(name, about, schema.as_object().unwrap().clone())
 }
@@ -160,21 +161,24 @@ async fn progress(context: &RequestContext<RoleServer>) {
 async fn main() {
     let mut arguments = std::env::args().skip(1);
     match arguments.next().as_deref() {
-        None => {
-            eprintln!("the fixture serves");
-            let running = Fixture.serve(stdio()).await.unwrap();
-            running.waiting().await.unwrap();
-        }
+        None => serve(Fixture(1)).await,
+        Some("--long") => serve(Fixture(50_000)).await,
         Some("--http") => http(&arguments.next().expect("an address follows --http")).await,
         Some("--silent") => sleep(Duration::from_secs(3600)).await,
         Some(other) => panic!("unknown argument {other}"),
     }
 }
 
+async fn serve(fixture: Fixture) {
+    eprintln!("the fixture serves");
+    let running = fixture.serve(stdio()).await.unwrap();
+    running.waiting().await.unwrap();
+}
+
 async fn http(address: &str) {
     let sessions = Arc::new(LocalSessionManager::default());
     let config = StreamableHttpServerConfig::default();
-    let service = StreamableHttpService::new(|| Ok(Fixture), sessions, config);
+    let service = StreamableHttpService::new(|| Ok(Fixture(1)), sessions, config);
     let listener = tokio::net::TcpListener::bind(address).await.unwrap();
     println!("{}", listener.local_addr().unwrap());
     axum::serve(listener, axum::Router::new().fallback_service(service)).await.unwrap();

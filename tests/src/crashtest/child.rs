@@ -1,4 +1,4 @@
-//! The life of a child: it works in a session until it is killed, and promises what it was told is kept.
+//! The child process: works in a session until it is killed, and reports what was acknowledged.
 
 use std::io::Write;
 use std::path::PathBuf;

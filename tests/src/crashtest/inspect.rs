@@ -1,4 +1,4 @@
-//! A session after a kill, held against what was promised of it.
+//! Checks a session after a kill against what was acknowledged.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Ways to die: after a while, at a point of the log, in the middle of a write.
+//! When to kill: after a time, at a log event, within a write.
 
 use std::fmt;
 use std::sync::Arc;

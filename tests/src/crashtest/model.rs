@@ -1,4 +1,4 @@
-//! The model and the tool of a child: they say texts under test, and promise what they were shown.
+//! The model and the tool of a child: they return generated texts and report what they received.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! What a child promises to have kept, a line each, on its standard output.
+//! What a child reports as acknowledged, one line each on standard output.
 
 use std::fmt;
 use std::io::{self, Write};

@@ -1,4 +1,4 @@
-//! What is said in a session under test: texts that say themselves whether they are whole.
+//! Generated messages that carry their own checksum.
 
 /// Words of a text, at most. A few pages, so that writes are long enough to be cut.
 const MOST_WORDS: usize = 700;

@@ -1,4 +1,4 @@
-//! The supervisor of one session: lets a child work in it, kills the child, and looks at what is left.
+//! The supervisor of one session: starts a child, kills it, and inspects the session.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};

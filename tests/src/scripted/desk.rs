@@ -1,4 +1,4 @@
-//! Where a request is checked, measured and answered; each step may send it away.
+//! Handles a request: check, measure, answer; each step may refuse it.
 
 mod reply;
 mod speak;

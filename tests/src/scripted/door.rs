@@ -1,4 +1,4 @@
-//! The socket: it lets connections in, hands requests to the desk, and can slam a connection shut.
+//! Accepts connections, passes requests on, and can abort a connection.
 
 use std::io;
 use std::net::SocketAddr;

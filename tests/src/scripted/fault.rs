@@ -1,4 +1,4 @@
-//! What can go wrong between a client and a provider, and when it does.
+//! The faults of the server, and when each occurs.
 
 use std::collections::{BTreeMap, VecDeque};
 

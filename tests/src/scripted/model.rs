@@ -1,4 +1,4 @@
-//! The model that the server claims to have.
+//! The model that the server simulates.
 
 use serde_json::Value;
 

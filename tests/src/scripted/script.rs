@@ -1,4 +1,4 @@
-//! What the fake model says.
+//! The answers of the simulated model.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! What the server remembers of a request.
+//! What the server records of a request.
 
 use std::fmt::Write;
 use std::sync::Arc;

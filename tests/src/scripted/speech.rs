@@ -1,4 +1,4 @@
-//! How the server reads and speaks a dialect. Each dialect is one room with the same plan.
+//! Parses requests and renders answers, one module for each dialect.
 
 mod anthropic;
 mod gemini;

@@ -1,4 +1,4 @@
-//! Bytes on their way: in chunks of any size, cut where it hurts, and sometimes not to the end.
+//! Streams bytes in chunks of any size, cut at bad places, sometimes incomplete.
 
 use std::convert::Infallible;
 use std::io;

@@ -1,4 +1,4 @@
-//! An agent without a goal: it calls tools with plausible arguments, and ends its turns now and then.
+//! A random agent: calls tools with plausible arguments and ends its turns now and then.
 
 use serde_json::{Map, Value, json};
 

@@ -1,4 +1,4 @@
-//! The gate: a compaction that keeps too little is not applied, whoever made it.
+//! The quality gate: a compaction that keeps too little is not applied, whichever engine made it.
 
 use std::fs;
 use std::path::Path;

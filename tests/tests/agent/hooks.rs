@@ -1,4 +1,4 @@
-//! An embedding program around compactions: it watches them, calls them off, writes the summary itself.
+//! Compaction hooks of an embedding program: observe, cancel, write the summary.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,4 +1,4 @@
-//! Summaries behind the live conversation: what the provider has in its cache is sent again as it was.
+//! Summary requests behind the live conversation repeat the provider's cached prefix.
 
 use ctxhost_context::CompactionVerdict;
 use ctxhost_tests::rules::Wire;

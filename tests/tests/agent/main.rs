@@ -1,4 +1,4 @@
-//! Turns of an agent: tools, hooks, recovery, long talks.
+//! Turns of an agent: tools, hooks, recovery, long conversations.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 #![allow(clippy::print_stdout, clippy::print_stderr)]

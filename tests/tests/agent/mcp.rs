@@ -6,10 +6,9 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use ctxhost_dialects::ChatBlock;
 use ctxhost_tools::mcp::{McpTransport, SecretValues};
-use ctxhost_tools::{
-    CallContext, McpServer, McpSettings, ToolBlock, ToolOutput, ToolRegistry, ToolSettings,
-};
+use ctxhost_tools::{CallContext, McpServer, McpSettings, ToolOutput, ToolRegistry, ToolSettings};
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
@@ -95,8 +94,8 @@ async fn serves(toolbox: &ToolRegistry) {
     assert_eq!(refused, ToolOutput::error("MCP server `fix` rejected the call: not on a Sunday"));
     let structured = call(toolbox, "structured", json!({})).await;
     assert_eq!(structured, ToolOutput::text("{\"answer\":42}"));
-    let text = |text: &str| ToolBlock::Text(text.into());
-    let image = |data: &str, mime_type: &str| ToolBlock::Image {
+    let text = |text: &str| ChatBlock::text(text);
+    let image = |data: &str, mime_type: &str| ChatBlock::Image {
         data: data.into(),
         mime_type: mime_type.into(),
     };
@@ -260,16 +259,17 @@ fn nothing_of_a_server_outlives_the_runtime() {
 async fn servers_that_cannot_be_reached_are_named_and_the_others_serve() {
     let mut silent = stdio(&["--silent"], SecretValues::default());
     silent.connect_timeout_ms = 300;
-    let nothing = McpTransport::Stdio {
-        command: "no-such-program".into(),
-        args: Vec::new(),
-        env: SecretValues::default(),
-        cwd: None,
+    let program = |command: &str, args: &[&str]| {
+        let args = args.iter().map(|&arg| arg.to_owned()).collect();
+        let (command, env) = (command.into(), SecretValues::default());
+        McpSettings::new(McpTransport::Stdio { command, args, env, cwd: None })
     };
     let servers = BTreeMap::from([
         ("fix".to_owned(), stdio(&[], SecretValues::default())),
         ("silent".to_owned(), silent),
-        ("nothing".to_owned(), McpSettings::new(nothing)),
+        ("nothing".to_owned(), program("no-such-program", &[])),
+        ("endless".to_owned(), program("sh", &["-c", "tr '\\0' x < /dev/zero"])),
+        ("long".to_owned(), stdio(&["--long"], SecretValues::default())),
         ("nobody".to_owned(), http("127.0.0.1:9", SecretValues::default())),
         ("unset".to_owned(), stdio(&[], SecretValues::new([("KEY", "${NO_SUCH_VARIABLE}")]))),
     ]);
@@ -280,11 +280,13 @@ async fn servers_that_cannot_be_reached_are_named_and_the_others_serve() {
         "`silent` is unreachable: no response within 300 ms",
         "`nothing`: cannot start `no-such-program`",
         "`nobody` is unreachable",
+        "`endless` is unreachable",
+        "`long` is unreachable: its tool list has more than 4194304 bytes",
         "`unset`: environment variable NO_SUCH_VARIABLE of `KEY` is not set",
     ] {
         assert!(errors.iter().any(|error| error.contains(words)), "{words}: {errors:#?}");
     }
-    assert_eq!(errors.len(), 4);
+    assert_eq!(errors.len(), 6);
     assert_eq!(call(&toolbox, "echo", json!({"text": "a"})).await, ToolOutput::text("a"));
 }
 

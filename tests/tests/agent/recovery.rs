@@ -1,4 +1,4 @@
-//! Turns whose requests go wrong: each ends, in an answer or in a clear error, within its bounds.
+//! Failing requests: each turn ends with an answer or a clear error, within its limits.
 
 mod elsewhere;
 mod overflow;

@@ -1,4 +1,4 @@
-//! Long conversations of an agent without a goal: nothing breaks, nothing is lost, however long they last.
+//! Long random conversations of an agent: nothing breaks and nothing is lost.
 //!
 //! `CTXHOST_SOAK_TURNS=500 cargo test -p ctxhost-tests --test agent soak -- --nocapture` is the long run;
 //! the name of a dialect behind it runs that one alone.

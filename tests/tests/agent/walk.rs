@@ -1,5 +1,4 @@
-//! The walk of a turn under everything at once: random talk, windows and faults, turns that are dropped,
-//! words that wait, sessions that share one place.
+//! Random turns under everything at once: windows, faults, dropped turns, queued messages, shared folders.
 
 mod dropped;
 mod random;

@@ -1,4 +1,4 @@
-//! What cargo cannot say of the structure: which crate may know which, and which file may name what.
+//! Dependency rules that cargo cannot express: which crate may use which, and which file may contain what.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 use ctxhost_tests::root;
 
 /// Crates of the host from the ground up. Crates on one floor do not know each other.
-const FLOORS: [&[&str]; 11] = [
-    &["dialects", "files"],
+const FLOORS: [&[&str]; 12] = [
+    &["dialects", "platform"],
+    &["files"],
     &["session", "invariants", "blobs", "provider", "tools", "retention"],
     &["engine", "history"],
     &["store", "trust"],
@@ -94,7 +95,8 @@ fn every_dependency_points_down() {
 }
 
 /// Crates of others that only some crates of the host may depend on, with those.
-const DEPENDED_ON_BY: [(&str, &[&str]); 13] = [
+const DEPENDED_ON_BY: [(&str, &[&str]); 14] = [
+    ("rusqlite", &["session"]),
     ("libloading", &["engine"]),
     ("ctxhost-engine-legacy", &["engine"]),
     ("ctxhost-engine-kit", &["invariants", "retention"]),
@@ -140,8 +142,22 @@ fn dialects_know_no_socket_clock_or_key() {
     }
 }
 
+/// What only some operating systems have: the files of each, and the sandbox of Unix.
+const SYSTEM_FILES: &[&str] = &[
+    "platform/src/files",
+    "platform/src/processes",
+    "platform/src/signals",
+    "platform/src/terminal.rs",
+    "engine/src/sandbox",
+    "engine/src/signal_handler.rs",
+];
+
 /// Words that may stand in some files of a crate only, with the files.
-const CONFINED: [(&str, &str, &[&str]); 8] = [
+const CONFINED: [(&str, &str, &[&str]); 12] = [
+    ("std::os::", "host", SYSTEM_FILES),
+    ("nix::", "host", SYSTEM_FILES),
+    ("rustix::", "host", SYSTEM_FILES),
+    ("rusqlite", "host/session/src", &["import/opencode/database.rs"]),
     ("abi_stable", "engine-api/src", &["abi", "abi.rs"]),
     ("async_ffi", "engine-api/src", &["abi", "abi.rs"]),
     ("libloading", "host/engine/src", &["library.rs"]),
@@ -149,9 +165,17 @@ const CONFINED: [(&str, &str, &[&str]); 8] = [
     ("rmcp", "host/tools/src", &["mcp"]),
     ("minisign_verify", "host/trust/src", &["signature.rs"]),
     ("tokio_postgres", "host/store/src", &["postgres", "postgres.rs"]),
-    // How a build script speaks to cargo.
-    ("println!", "host", &["session/build.rs"]),
+    // Commands print through `cli/src/output.rs`, which knows the width and a closed pipe.
+    ("println!", "host", &[]),
 ];
+
+/// Whether a line names a path or a macro; `os::unix::` does not name `nix::`.
+fn names(line: &str, word: &str) -> bool {
+    let is_path = word.ends_with("::");
+    line.match_indices(word).any(|(at, _)| {
+        !(is_path && line[..at].ends_with(|before: char| before.is_alphanumeric() || before == '_'))
+    })
+}
 
 #[test]
 fn what_one_room_knows_stays_there() {
@@ -160,8 +184,10 @@ fn what_one_room_knows_stays_there() {
         for (path, text) in sources(&source) {
             let below = path.strip_prefix(&source).unwrap();
             let allowed = places.iter().any(|place| below.starts_with(place));
-            let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
-            let found = code.into_iter().any(|line| line.contains(word));
+            // Tests at the end of a file may know more.
+            let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
+            let code = code.lines().filter(|line| !line.trim_start().starts_with("//"));
+            let found = code.into_iter().any(|line| names(line, word));
             assert!(allowed || !found, "{} names {word}", path.display());
         }
     }
@@ -198,11 +224,72 @@ fn every_room_says_what_it_is() {
 #[test]
 fn targets_without_a_harness_hold_no_tests() {
     let attribute = ["#[", "test]"].concat();
-    for folder in ["tests/src/bin", "host/src", "examples/embed/src"] {
-        for (path, text) in all_sources(&root().join(folder)) {
+    let programs =
+        ["tests/src/bin", "examples/agent/src", "examples/embed/src", "examples/http-client/src"];
+    let programs = programs.map(|folder| root().join(folder)).into_iter();
+    for folder in programs.chain(libraries_without("test")) {
+        for (path, text) in all_sources(&folder) {
             assert!(!text.contains(&attribute), "{} holds a test", path.display());
         }
     }
+}
+
+/// Nor an example there: `doctest = false` saves reading a crate once more for examples that it does not have.
+#[test]
+fn libraries_without_examples_hold_none() {
+    for folder in libraries_without("doctest") {
+        for (path, text) in all_sources(&folder) {
+            let line = first_example(&text);
+            assert_eq!(line, None, "{}: an example that nothing runs", path.display());
+        }
+    }
+}
+
+/// The sources of each library of the workspace whose manifest switches a harness off.
+fn libraries_without(harness: &str) -> Vec<PathBuf> {
+    let workspace: toml::Table =
+        fs::read_to_string(root().join("Cargo.toml")).unwrap().parse().unwrap();
+    let members = workspace["workspace"]["members"].as_array().unwrap();
+    let mut found = Vec::new();
+    for member in members {
+        let folder = root().join(member.as_str().unwrap());
+        let manifest: toml::Table =
+            fs::read_to_string(folder.join("Cargo.toml")).unwrap().parse().unwrap();
+        let switch = manifest.get("lib").and_then(|library| library.get(harness));
+        if switch.and_then(toml::Value::as_bool) == Some(false) {
+            found.push(folder.join("src"));
+        }
+    }
+    assert!(found.len() > 5, "{harness}: {found:?}");
+    found
+}
+
+/// The first line of documentation that opens an example in Rust, from 1.
+fn first_example(text: &str) -> Option<usize> {
+    let of_rust = |word: &str| {
+        ["", "rust", "no_run", "should_panic", "compile_fail"].contains(&word)
+            || word.starts_with("edition")
+            || word.starts_with('E')
+    };
+    let mut is_open = false;
+    for (at, line) in text.lines().enumerate() {
+        let line = line.trim_start();
+        let Some(line) = line.strip_prefix("///").or(line.strip_prefix("//!")) else { continue };
+        let Some(language) = line.trim().strip_prefix("```") else { continue };
+        if !is_open && language.split(',').all(|word| of_rust(word.trim())) {
+            return Some(at + 1);
+        }
+        is_open = !is_open;
+    }
+    None
+}
+
+#[test]
+fn examples_are_found() {
+    let fence = "```";
+    assert_eq!(first_example(&format!("//! A.\n//! {fence}\n//! f();\n//! {fence}\n")), Some(2));
+    assert_eq!(first_example(&format!("/// {fence}compile_fail,E0308\n")), Some(1));
+    assert_eq!(first_example(&format!("/// {fence}text\n/// a\n/// {fence}\nfn f() {{}}\n")), None);
 }
 
 #[test]

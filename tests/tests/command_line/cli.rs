@@ -1,4 +1,4 @@
-//! What people see: transcripts of the binary, word for word, and the files it leaves behind.
+//! Transcripts of the binary, compared word for word, and the files it leaves behind.
 
 mod journey;
 mod sync;

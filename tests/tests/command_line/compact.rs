@@ -1,4 +1,4 @@
-//! `ctxhost compact` on real sessions: worked out, applied, repeated, and killed at any moment.
+//! `ctxhost compact` on real sessions: dry run, applied, repeated, and killed at any moment.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -47,10 +47,10 @@ fn whatever_is_lost_stands_where_diff_says() {
     let dropped = difference["dropped"].as_array().unwrap();
     assert!(lost.len() > 20 && dropped.len() > 20, "{} {}", lost.len(), dropped.len());
     for place in lost.iter().chain(dropped).map(|row| &row["at"]) {
-        let (record, number) = (place["record"].as_str().unwrap(), place["line"].as_u64().unwrap());
+        let (record, number) = (place["entry"].as_str().unwrap(), place["line"].as_u64().unwrap());
         assert_eq!(line(&path, number)["id"], record);
     }
-    let first = &dropped[0]["at"]["record"];
+    let first = &dropped[0]["at"]["entry"];
     let fetch = ctxhost().args(["fetch", session, first.as_str().unwrap()]).output().unwrap();
     assert!(fetch.status.success());
 }
@@ -60,11 +60,11 @@ fn what_is_recorded_is_what_diff_counts() {
     let (_folder, path) = compacted(&["legacy"]);
     let recorded = Session::read(&path).unwrap().leaf().unwrap().compaction().unwrap();
     let difference = json(&["diff", "--json"], path.to_str().unwrap());
-    assert_eq!(difference["survival"], recorded.host_details["survival"]);
+    assert_eq!(difference["retention"], recorded.host_details["survival"]);
     assert_eq!(difference["before_tokens"], recorded.tokens_before);
     assert_eq!(difference["after_tokens"], recorded.tokens_after.unwrap());
     let status = json(&["statusline", "--json"], path.to_str().unwrap());
-    assert_eq!(status["survival"], difference["survival"]);
+    assert_eq!(status["retention"], difference["retention"]);
     assert_eq!(status["tokens"], difference["after_tokens"]);
 }
 
@@ -84,7 +84,7 @@ fn the_figures_of_context_are_the_live_transcript() {
     let (_folder, path) = compacted(&["legacy"]);
     let context = json(&["context", "--window", "64k", "--json"], path.to_str().unwrap());
     let live = Session::read(&path).unwrap().live(0).total_tokens();
-    let parts = context["filling"]["parts"].as_array().unwrap();
+    let parts = context["usage"]["parts"].as_array().unwrap();
     let sum: u64 = parts.iter().map(|part| part["tokens"].as_u64().unwrap()).sum();
     assert_eq!(sum, live);
     assert_eq!(context["free_tokens"], context["window"]["budget_tokens"].as_u64().unwrap() - live);

@@ -1,4 +1,4 @@
-//! Sessions that something happened to, checked and repaired through the binary.
+//! Damaged sessions, checked and repaired through the binary.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

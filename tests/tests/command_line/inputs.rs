@@ -1,4 +1,4 @@
-//! Files that no command should read: every command that takes a file ends soon, in one sentence.
+//! Unreadable input: every command that takes a file ends soon with one sentence.
 
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;

@@ -1,4 +1,4 @@
-//! Commands as a person runs them: what they print, what they write, what they leave alone.
+//! Commands: what they print and write.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 

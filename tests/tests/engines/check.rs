@@ -117,14 +117,14 @@ fn an_abort_is_named_with_its_call_and_shrunk_like_any_other_fault() {
 #[test]
 fn calls_that_never_come_back_are_named() {
     let says = "did not return from assemble within 2000 ms";
-    assert_eq!(caught_within("hangs", CheckGroup::Isolation, says, "2").scenario, "assemble");
-    assert_eq!(caught_within("spins", CheckGroup::Isolation, says, "2").scenario, "assemble");
+    assert_eq!(caught_within("hangs", CheckGroup::Isolation, says, "2s").scenario, "assemble");
+    assert_eq!(caught_within("spins", CheckGroup::Isolation, says, "2s").scenario, "assemble");
 }
 
 #[test]
 fn a_call_that_holds_its_thread_while_it_waits_cannot_be_cancelled() {
     let says = "held its thread in compact while the host had not answered kv_get";
-    assert_eq!(caught_within("blocks", CheckGroup::Cancellation, says, "2").scenario, "compact");
+    assert_eq!(caught_within("blocks", CheckGroup::Cancellation, says, "2s").scenario, "compact");
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn a_wrong_abi_is_refused_before_anything_is_called() {
     let (code, said) = bench.check(&[]);
     assert_eq!(code, 3);
     let expected = format!(
-        "error: {} was built for engine ABI 9, this host speaks 1; rebuild it with ctxhost-engine-api 1.x\n\
+        "error: {} was built for engine ABI 9, this host supports 1; rebuild it with ctxhost-engine-api 1.x\n\
          the engine was not run\n",
         bench.library.canonicalize().unwrap().display()
     );

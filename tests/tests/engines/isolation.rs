@@ -1,5 +1,4 @@
-//! How far engines are kept from the host: the containment table of each isolation, what a worker sees
-//! of the machine, that it answers as an engine in this process does, and how the next one takes over.
+//! Isolation of engines: containment of failures, the sandbox, equal results, restarts.
 
 mod confined;
 mod containment;

@@ -152,7 +152,7 @@ fn what_could_not_be_judged_is_not_loaded_a_moment_later() {
 fn another_major() {
     refused_bytes(&patched("abi_major=1", "abi_major=9"), "was built for engine ABI 9");
     // Before anything of it runs: who installs it learns so, and not who uses it.
-    let of_the_api = "was built for engine ABI 2, this host speaks 1; rebuild it with";
+    let of_the_api = "was built for engine ABI 2, this host supports 1; rebuild it with";
     refused_bytes(&patched("api=1.", "api=2."), of_the_api);
 }
 

@@ -5,6 +5,7 @@
 
 mod check;
 mod contract;
+mod embedding;
 mod isolation;
 mod loading;
 mod misbehaving;

@@ -1,5 +1,5 @@
-//! Engines that panic, hang, fail or lie, loaded from a real library: the host lives, every request
-//! obeys the law, and the report says who really shaped it.
+//! Engines that panic, hang, fail or return invalid plans: the host survives, and reports name who shaped the
+//! request.
 
 use std::time::{Duration, Instant};
 

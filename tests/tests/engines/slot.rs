@@ -1,4 +1,4 @@
-//! What a slot does with an engine that is not there, fails once, or only says no.
+//! The slot with an engine that is missing, fails once, or refuses everything.
 
 mod crash;
 mod swapping;

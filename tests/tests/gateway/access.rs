@@ -1,4 +1,4 @@
-//! Who may ask, over the socket; and that a token or a key reaches nobody it is not for.
+//! Access control over the socket; tokens and keys reach only their addressee.
 
 use std::path::{Path, PathBuf};
 
@@ -65,7 +65,7 @@ async fn where_others_can_reach_it_its_counts_ask_for_the_token_too() {
     let shown = ask("/metrics").header("authorization", "Bearer the gateway's own");
     let shown = shown.send().await.unwrap();
     assert_eq!(shown.status(), 200);
-    assert!(shown.text().await.unwrap().contains("ctxhost_engine_effective"));
+    assert!(shown.text().await.unwrap().contains("ctxhost_engine_active"));
     // On this machine alone nobody else could ask.
     let own = with_token(&upstream, "").await;
     assert_eq!(client().get(own.at("/metrics")).send().await.unwrap().status(), 200);
@@ -271,7 +271,7 @@ async fn the_dashboards_cookie_stays_on_tls_where_it_was_given_there() {
         let state = tempfile::tempdir().unwrap();
         let listen = Some("127.0.0.1:0".to_owned());
         let options = GatewayOptions::from_config(&config, state.path());
-        let options = GatewayOptions { listen, tls, token: None, watch_config: false, ..options };
+        let options = GatewayOptions { listen, tls, token: None, watched_config: None, ..options };
         let gateway = Gateway::bind(options).await.unwrap();
         let link = format!("{}{}", gateway.url(), gateway.dashboard_link());
         let end = CancellationToken::new();

@@ -1,4 +1,4 @@
-//! `ctxhost serve` itself: it says where it is, serves, and ends when it is told to.
+//! `ctxhost serve`: prints its address, serves, and ends on a signal.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Stdio};
@@ -70,6 +70,26 @@ async fn serve_prints_its_address_and_ends_on_a_signal() {
     kill(Pid::from_raw(served.child.id() as i32), Signal::SIGTERM).unwrap();
     let ended = tokio::task::spawn_blocking(move || served.child.wait().unwrap().code());
     assert_eq!(ended.await.unwrap(), Some(0));
+}
+
+/// What a newcomer does: the gateway first, then the first choice of an engine, which creates the config.
+#[tokio::test]
+async fn a_config_that_is_created_while_it_serves_is_followed() {
+    let state = tempfile::tempdir().unwrap();
+    let served = served(state.path(), &[]);
+    let metrics = format!("{}/metrics", served.url);
+    let active = async || client().get(&metrics).send().await.unwrap().text().await.unwrap();
+    assert!(active().await.contains("active=\"legacy\""));
+    let mut command = ctxhost();
+    command.args(["use", "mask"]).current_dir(state.path()).env("CTXHOST_STATE_DIR", state.path());
+    assert!(command.output().unwrap().status.success());
+    for _ in 0..1_000 {
+        if active().await.contains("active=\"mask\"") {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("mask is not active after 20 s: {}", active().await);
 }
 
 #[tokio::test]

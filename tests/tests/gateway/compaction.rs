@@ -1,4 +1,4 @@
-//! Compactions that clients of OpenAI's responses ask their provider for: made here, read here again.
+//! Compactions that clients request from OpenAI's Responses API, made and read by the gateway.
 
 use ctxhost_tests::rules::Wire;
 use ctxhost_tests::scripted::{Model, ScriptedServer, Step, Steps};

@@ -1,4 +1,4 @@
-//! Clients that ask how large a request is, where the upstream does not say.
+//! Token counting where the upstream has no endpoint for it.
 
 use ctxhost_tests::rules::Wire;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! The dashboard in a real browser: what happened in a runtime stands on the page, and nothing else works there.
+//! The dashboard in a real browser: it shows what happened and changes nothing.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -114,7 +114,7 @@ async fn a_browser_shows_sessions_curves_and_what_was_dropped() {
     let login = Arc::new(DashboardLogin::new(links.path().to_owned(), None));
     let slot = SlotStatus {
         configured: "mask".into(),
-        effective: "legacy".into(),
+        active: "legacy".into(),
         reason: Some("mask failed in assemble: index out of bounds".into()),
         canary: Some(CanaryStatus { engine: "window".into(), share: "10%".into() }),
     };

@@ -1,4 +1,4 @@
-//! An engine that fails behind a real gateway: the config says whether the request ends or goes on.
+//! A failing engine behind a real gateway: the config decides whether the request fails or falls back.
 
 use ctxhost_tests::chaos_library;
 use reqwest::Response;
@@ -105,7 +105,7 @@ async fn a_request_goes_on_with_the_bundled_engine_where_it_may() {
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
     assert_eq!(fallbacks, DOORS.len() as u64);
-    let by = "{slot=\"context_engine\",configured=\"chaos\",effective=\"legacy\"}";
-    assert_eq!(count(&gate, &format!("ctxhost_engine_effective{by}")).await, 1);
+    let by = "{slot=\"context_engine\",configured=\"chaos\",active=\"legacy\"}";
+    assert_eq!(count(&gate, &format!("ctxhost_engine_active{by}")).await, 1);
     assert_eq!(count(&gate, "ctxhost_unshaped_total{reason=\"failed\"}").await, 0);
 }

@@ -1,5 +1,5 @@
-//! A state folder that is deleted, renamed or swapped under a gateway at work: its conversations stand in files
-//! again within a second, and the log and the metrics say so.
+//! A state folder deleted, renamed or replaced while the gateway runs: its conversations are recreated and
+//! reported.
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What is not touched is not changed: bytes, paths, headers, both ways.
+//! Unshaped requests and responses are unchanged: bytes, paths, headers.
 
 use axum::body::Bytes;
 use axum::http::Method;

@@ -1,4 +1,4 @@
-//! A gateway that is killed in the middle: who comes again goes on, and the model reads what it read before.
+//! A killed gateway: clients continue, and the model reads the same bytes.
 
 use std::time::Duration;
 

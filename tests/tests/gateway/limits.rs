@@ -1,4 +1,4 @@
-//! How much is taken, in the words of each dialect.
+//! Size limits, reported in each dialect.
 
 use std::time::Duration;
 

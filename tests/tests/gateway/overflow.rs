@@ -1,5 +1,4 @@
-//! Requests that are too large: what the upstream refuses is asked again in a smaller form, and the
-//! client does not notice.
+//! Overflows: a refused request is retried smaller, and the client does not notice.
 
 use ctxhost_dialects::FailureReason;
 use ctxhost_dialects::failure::{Classifier, parse_refusal};

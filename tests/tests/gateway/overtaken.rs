@@ -1,4 +1,4 @@
-//! A request that is refused when its conversation has gone on: it goes on in one of its own.
+//! A request refused while its conversation advanced forks into one of its own.
 
 use std::sync::Mutex;
 

@@ -1,4 +1,4 @@
-//! What is said on the bare connection, byte by byte, by clients that are no library.
+//! HTTP on a bare connection, byte by byte.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Refusals in the words of many providers: what is too large goes out smaller, all else is passed on.
+//! Refusals in the wording of many providers: overflows are retried smaller, others are passed on.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,4 +1,4 @@
-//! A gateway on a free port, and an upstream that notes what comes and answers as it is told.
+//! A gateway on a free port, and an upstream that records requests and answers as scripted.
 
 use std::sync::{Arc, Mutex};
 
@@ -117,7 +117,7 @@ impl Gate {
         let config = Config::parse("ctxhost.toml", config).unwrap();
         let mut options = GatewayOptions::from_config(&config, state.path());
         options.listen = Some("127.0.0.1:0".into());
-        (options.token, options.watch_config) = (None, false);
+        (options.token, options.watched_config) = (None, None);
         for dialect in ["anthropic", "openai", "gemini"] {
             if !upstream.is_empty() && !config.gateway.upstreams.contains_key(dialect) {
                 options.upstreams.insert(dialect.into(), upstream.into());

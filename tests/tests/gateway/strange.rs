@@ -1,4 +1,4 @@
-//! Bodies that no client means: whole conversations in which pieces were changed, taken away or doubled.
+//! Malformed bodies: conversations with parts changed, removed or doubled.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -1,4 +1,4 @@
-//! A client in the middle of a conversation, that sends all of it with every request.
+//! A client that sends its whole conversation with every request.
 
 use ctxhost_tests::rules::Wire;
 use serde_json::Value;

@@ -1,5 +1,4 @@
-//! Models that bind their thinking to all that was said before it: a compaction leaves none behind that they
-//! would refuse, and what they refuse all the same is asked again without any.
+//! Thinking bound to earlier messages: removed by a compaction, and after a refusal.
 
 use ctxhost_tests::rules::Wire;
 use ctxhost_tests::scripted::{Answered, Model, ScriptedServer, Seen, Step, Steps};

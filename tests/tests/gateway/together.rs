@@ -1,4 +1,4 @@
-//! Two clients in one session at the same time.
+//! Two clients in one session at once.
 
 use std::collections::BTreeSet;
 

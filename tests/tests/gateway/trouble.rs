@@ -1,4 +1,4 @@
-//! Upstreams that are not there, do not answer, break off, or refuse.
+//! Upstreams that are unreachable, silent, abort or refuse.
 
 use axum::Router;
 use axum::body::Body;

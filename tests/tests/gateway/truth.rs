@@ -1,4 +1,4 @@
-//! What a gateway says of itself, in headers, in `/metrics` and on the dashboard, is what its upstream saw.
+//! Headers, `/metrics` and the dashboard agree with what the upstream received.
 
 use ctxhost_tests::chaos_library;
 use ctxhost_tests::rules::Wire;
@@ -117,7 +117,7 @@ async fn headers_metrics_and_dashboard_say_what_the_upstream_saw() {
     assert_eq!(of("request_duration_seconds_count", &[dialect]), requests);
     assert_eq!(of("first_byte_duration_seconds_count", &[dialect]), requests);
     assert_eq!((of("fallback_total", &[]), of("rejected_plans_total", &[])), (0, 0));
-    assert_eq!(of("engine_effective", &["configured=\"legacy\"", "effective=\"legacy\""]), 1);
+    assert_eq!(of("engine_active", &["configured=\"legacy\"", "active=\"legacy\""]), 1);
     let usage = |path: &str| -> u64 {
         reported.iter().map(|it| it.answer.pointer(path).and_then(Value::as_u64).unwrap_or(0)).sum()
     };
@@ -137,7 +137,7 @@ async fn headers_metrics_and_dashboard_say_what_the_upstream_saw() {
     assert_eq!((&totals["saved_tokens"], &totals["requests"]), (&json!(saved), &json!(requests)));
     assert_eq!(totals["usage"]["cache_read_tokens"], json!(cached));
     assert_eq!(
-        (&shown["slot"]["configured"], &shown["slot"]["effective"]),
+        (&shown["slot"]["configured"], &shown["slot"]["active"]),
         (&json!("legacy"), &json!("legacy"))
     );
     let live = &shown["sessions"][0];
@@ -172,11 +172,11 @@ async fn an_engine_that_fails_is_named_everywhere_and_the_client_is_served() {
     let text =
         metrics(&gate, |text| sample(text, "fallback_total", &["engine=\"chaos\""]) >= 2).await;
     assert_eq!(sample(&text, "fallback_total", &["engine=\"chaos\""]), 2, "{text}");
-    let serves = ["configured=\"chaos\"", "effective=\"legacy\""];
-    assert_eq!(sample(&text, "engine_effective", &serves), 1, "{text}");
+    let serves = ["configured=\"chaos\"", "active=\"legacy\""];
+    assert_eq!(sample(&text, "engine_active", &serves), 1, "{text}");
     let shown = dashboard(&gate).await;
     assert_eq!(
-        (&shown["slot"]["configured"], &shown["slot"]["effective"]),
+        (&shown["slot"]["configured"], &shown["slot"]["active"]),
         (&json!("chaos"), &json!("legacy"))
     );
     let live = &shown["sessions"][0];

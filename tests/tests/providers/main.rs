@@ -1,4 +1,4 @@
-//! What goes over the wire to providers, and the scripted provider that stands for them.
+//! Dialects on the wire, and the scripted provider.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 

@@ -1,4 +1,4 @@
-//! The scripted provider itself, asked by a plain client: dialects, faults, overflow, memory.
+//! The scripted provider, tested by a plain client: dialects, faults, overflow, memory.
 
 mod binary;
 mod client;

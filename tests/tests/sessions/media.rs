@@ -1,4 +1,4 @@
-//! Images that are kept in a store: the model reads the same, and each is there once until nobody names it.
+//! Images in a store: the model reads the same bytes, each is stored once, and unreferenced ones are collected.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

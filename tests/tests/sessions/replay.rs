@@ -1,5 +1,4 @@
-//! Replays of long sessions: the same at every run, lawful at every window, and with a model that
-//! writes summaries, fails or never answers.
+//! Replays of long sessions: deterministic, valid at every window, and with a failing summary model.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,12 +1,13 @@
 //! Lists the structs and constants of the header for the test that compares them with the C compiler's.
 
 pub use super::layout::{FieldLayout, StructLayout};
-use super::requests::{context_mode, end, purpose, trigger};
+use super::requests::{context_mode, embed_purpose, end, purpose, trigger};
 use super::services::NO_TIME;
 use super::tables::flag;
 use super::validate::C_ROOT_SYMBOL;
 use super::{structs, tables};
 use crate::abi::metadata::{ABI_MAJOR, EngineMetadata, META_BYTES};
+use crate::embedding::{EmbedPurpose, EmbedRequest};
 use crate::error::ErrorKind;
 use crate::host::{LogLevel, Purpose};
 use crate::request::{ContextMode, SubagentEnd, Trigger};
@@ -40,6 +41,8 @@ pub fn numbers() -> Vec<(&'static str, u64)> {
         ("CTXHOST_OWNS_COMPACTION", u64::from(flag::OWNS_COMPACTION)),
         ("CTXHOST_DELEGATES_COMPACTION", u64::from(flag::DELEGATES_COMPACTION)),
     ];
+    numbers.push(("CTXHOST_EMBED_MAX_TEXTS", EmbedRequest::MAX_TEXTS as u64));
+    numbers.push(("CTXHOST_EMBED_MAX_BYTES", EmbedRequest::MAX_BYTES as u64));
     let mut add = |name, number: u32| numbers.push((name, u64::from(number)));
     ERRORS.iter().for_each(|(name, kind)| add(name, kind.code()));
     ROLES.iter().for_each(|(name, role)| add(name, u32::from(role.code())));
@@ -49,7 +52,8 @@ pub fn numbers() -> Vec<(&'static str, u64)> {
     MODES.iter().for_each(|(name, mode)| add(name, context_mode(*mode)));
     ENDS.iter().for_each(|(name, reason)| add(name, end(*reason)));
     LEVELS.iter().for_each(|(name, level)| add(name, *level as u32));
-    PURPOSES.iter().for_each(|(name, wanted)| add(name, number_of(*wanted)));
+    PURPOSES.iter().for_each(|(name, wanted)| add(name, number_of(*wanted, purpose)));
+    EMBED_PURPOSES.iter().for_each(|(name, wanted)| add(name, number_of(*wanted, embed_purpose)));
     numbers
 }
 
@@ -147,7 +151,13 @@ const PURPOSES: [(&str, Purpose); 4] = [
     ("CTXHOST_PURPOSE_QUALITY", Purpose::Quality),
 ];
 
+const EMBED_PURPOSES: [(&str, EmbedPurpose); 3] = [
+    ("CTXHOST_EMBED_OTHER", EmbedPurpose::Other),
+    ("CTXHOST_EMBED_QUERY", EmbedPurpose::Query),
+    ("CTXHOST_EMBED_DOCUMENT", EmbedPurpose::Document),
+];
+
 /// The number of a purpose: the first one that converts to it, as the crate converts in that direction only.
-fn number_of(wanted: Purpose) -> u32 {
-    (0..).find(|number| purpose(*number) == wanted).unwrap_or(u32::MAX)
+fn number_of<P: PartialEq>(wanted: P, convert: fn(u32) -> P) -> u32 {
+    (0..).find(|number| convert(*number) == wanted).unwrap_or(u32::MAX)
 }

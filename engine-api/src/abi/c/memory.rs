@@ -4,7 +4,8 @@
 
 use std::ffi::c_void;
 
-use super::structs::{CHistoryEntry, HistorySink, Str, TextSink};
+use super::structs::{CEmbeddings, CHistoryEntry, EmbeddingsSink, HistorySink, Str, TextSink};
+use crate::embedding::EmbedRequest;
 use crate::error::{EngineError, ErrorKind, Result};
 
 /// The largest `struct_size` accepted: ten times the current tables. A larger value is uninitialised.
@@ -67,6 +68,35 @@ pub(super) fn give_entry(sink: HistorySink, into: *mut c_void, entry: &CHistoryE
         // SAFETY: as for `give`.
         unsafe { sink(into, entry) }
     }
+}
+
+/// Passes vectors to the caller's callback.
+pub(super) fn give_vectors(sink: EmbeddingsSink, into: *mut c_void, vectors: &CEmbeddings) {
+    if let Some(sink) = sink {
+        // SAFETY: as for `give`.
+        unsafe { sink(into, vectors) }
+    }
+}
+
+/// Copies the texts of a request.
+///
+/// # Safety
+///
+/// `list` is NULL or the address of `len` readable texts.
+pub(super) unsafe fn read_texts(list: *const Str, len: usize) -> Result<Vec<String>> {
+    if len == 0 {
+        return Ok(Vec::new());
+    }
+    let most = EmbedRequest::MAX_TEXTS;
+    // An uninitialised length would make the host read unmapped memory.
+    if list.is_null() || !list.is_aligned() || len > most {
+        let message =
+            format!("a list of {len} texts is invalid (NULL, misaligned, or more than {most})");
+        return Err(protocol(message));
+    }
+    // SAFETY: the caller promises `len` readable texts; the pointer is aligned and not NULL.
+    let texts = unsafe { std::slice::from_raw_parts(list, len) };
+    texts.iter().map(|text| Ok(text.text()?.to_owned())).collect()
 }
 
 /// Reads a struct that begins with its size. Fields beyond that size are zero.

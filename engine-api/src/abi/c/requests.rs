@@ -1,6 +1,7 @@
 //! Converts requests to C structs that borrow their texts.
 
 use super::structs::*;
+use crate::embedding::EmbedPurpose;
 use crate::host::Purpose;
 use crate::request::*;
 
@@ -18,6 +19,7 @@ fn model(model: &ModelRef) -> CModel {
 
 pub(super) fn bootstrap(request: &BootstrapRequest) -> CBootstrap {
     CBootstrap {
+        // Tells an engine of a later minor version which fields this host does not know.
         struct_size: size_of::<CBootstrap>(),
         call: request.call.0,
         session: session(&request.session),
@@ -32,6 +34,7 @@ pub(super) fn ingest(request: &IngestRequest) -> CIngest {
         from: request.entries.start,
         to: request.entries.end,
         is_heartbeat: u32::from(request.is_heartbeat),
+        // Zero, so that a later version can give these bytes a meaning.
         reserved: 0,
     }
 }
@@ -62,6 +65,7 @@ pub(super) fn compact(request: &CompactRequest) -> CCompact {
         current_tokens: request.current_tokens,
         trigger: trigger(request.trigger),
         force: u32::from(request.force),
+        // C has no optional text, and empty instructions ask for nothing.
         custom_instructions: Str::of(request.custom_instructions.as_deref().unwrap_or("")),
         model: model(&request.model),
         attempt: request.attempt,
@@ -171,6 +175,15 @@ pub(super) fn tool_request(request: &ToolCallRequest, arguments_json: &str) -> C
         session: session(&request.session),
         name: Str::of(&request.name),
         arguments_json: Str::of(arguments_json),
+    }
+}
+
+/// Converts the number of an embedding's purpose from C.
+pub(super) fn embed_purpose(number: u32) -> EmbedPurpose {
+    match number {
+        1 => EmbedPurpose::Query,
+        2 => EmbedPurpose::Document,
+        _ => EmbedPurpose::Other,
     }
 }
 

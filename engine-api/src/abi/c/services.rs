@@ -8,10 +8,13 @@ use serde_json::Value;
 use super::answer::CAnswer;
 use super::call::wait_for_service;
 use super::fault::{SuccessStatus, status, value};
-use super::memory::{give, give_entry, protocol, read_sized, write_sized};
-use super::requests::purpose;
+use super::memory::{
+    give, give_entry, give_vectors, protocol, read_sized, read_texts, write_sized,
+};
+use super::requests::{embed_purpose, purpose};
 use super::structs::*;
 use crate::abi::services::{self, HostServices, RevocableServices};
+use crate::embedding::EmbedRequest;
 use crate::error::Result;
 use crate::host::{CompletionRequest, HistoryRequest};
 use crate::request::{CallId, SessionRef};
@@ -298,6 +301,34 @@ pub(super) extern "C" fn delegate_compact(
         let compaction =
             wait_for_service(async move { live.delegate_compact(call, request).await })?;
         answer.set_compaction(compaction).map(done)
+    })
+}
+
+pub(super) extern "C" fn embed(
+    host: Option<&CHost>,
+    call: u64,
+    request: *const CEmbedRequest,
+    sink: EmbeddingsSink,
+    into: *mut c_void,
+) -> CStatus {
+    status(|| {
+        let live = live(host)?;
+        let needed = size_of::<CEmbedRequest>();
+        // SAFETY: the header requires a request that begins with its size; a zeroed one is empty.
+        let request = unsafe { read_sized::<CEmbedRequest>("the request", request, needed)? };
+        // SAFETY: the header requires `texts` to point to `texts_len` texts.
+        let texts = unsafe { read_texts(request.texts, request.texts_len)? };
+        let request = EmbedRequest { texts, purpose: embed_purpose(request.purpose) };
+        let found = wait_for_service(async move { live.embed(CallId(call), request).await })?;
+        let vectors = CEmbeddings {
+            struct_size: size_of::<CEmbeddings>(),
+            model: Str::of(&found.model),
+            count: found.vectors().len(),
+            dimensions: found.dimensions,
+            values: found.values.as_ptr(),
+        };
+        give_vectors(sink, into, &vectors);
+        Ok(SuccessStatus::Ok)
     })
 }
 

@@ -165,6 +165,22 @@ mirror! {
         timestamp_ms: i64,
         tokens: u64,
     }
+
+    "ctxhost_embed_request" CEmbedRequest {
+        struct_size: usize,
+        purpose: u32,
+        reserved: u32,
+        texts: *const Str,
+        texts_len: usize,
+    }
+
+    "ctxhost_embeddings" CEmbeddings {
+        struct_size: usize,
+        model: Str,
+        count: usize,
+        dimensions: usize,
+        values: *const f32,
+    }
 }
 
 /// A callback that receives a text from the host.
@@ -173,3 +189,7 @@ pub(crate) type TextSink = Option<unsafe extern "C-unwind" fn(*mut c_void, Str)>
 /// A callback that receives an entry of the history.
 pub(crate) type HistorySink =
     Option<unsafe extern "C-unwind" fn(*mut c_void, *const CHistoryEntry)>;
+
+/// A callback that receives vectors.
+pub(crate) type EmbeddingsSink =
+    Option<unsafe extern "C-unwind" fn(*mut c_void, *const CEmbeddings)>;

@@ -110,6 +110,8 @@ mirror! {
         json_quote: extern "C" fn(Str, TextSink, *mut c_void) -> CStatus,
 
         last_error: extern "C" fn(TextSink, *mut c_void) -> CStatus,
+
+        embed: extern "C" fn(Option<&CHost>, u64, *const CEmbedRequest, EmbeddingsSink, *mut c_void) -> CStatus,
     }
 }
 
@@ -172,6 +174,8 @@ pub(super) static API: CApi = CApi {
     json_quote: json::quote,
 
     last_error: super::fault::last_error,
+
+    embed: services::embed,
 };
 
 // Rule 5 of the header lets C use these from several threads at a time.

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::background::{run_until_stopped, sleep};
 use super::{LogLine, ScriptedHost};
 use crate::border::{BoxFuture, HostServices};
+use crate::embedding::{EmbedRequest, Embeddings};
 use crate::engine::capability;
 use crate::error::Result;
 use crate::host::{
@@ -135,6 +136,10 @@ impl HostServices for ScriptedHost {
         let stopped = state.stopped.clone();
         drop(state);
         std::thread::spawn(move || run_until_stopped(task, &stopped));
+    }
+
+    fn embed(&self, _call: CallId, request: EmbedRequest) -> BoxFuture<Result<Embeddings>> {
+        self.serve(capability::EMBED, |state| state.embed(request))
     }
 }
 

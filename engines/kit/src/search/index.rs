@@ -66,6 +66,14 @@ pub struct SliceScores {
 }
 
 impl SliceScores {
+    /// The given scores, by slice.
+    pub fn new(scores: impl IntoIterator<Item = f32>) -> SliceScores {
+        let by_slice: Vec<f32> = scores.into_iter().collect();
+        let found = by_slice.iter().enumerate().filter(|(_, score)| **score > 0.0);
+        let hits = found.map(|(slice, _)| slice as u32).collect();
+        SliceScores { by_slice, hits }
+    }
+
     /// The score of a slice; 0 without a common term.
     pub fn get(&self, slice: u32) -> f32 {
         self.by_slice.get(slice as usize).copied().unwrap_or(0.0)

@@ -37,8 +37,7 @@ ctxhost_engine_api::settings! {
     #[serde(default, deny_unknown_fields)]
     pub struct CompactionSettings {
         /// Who writes the summary: `auto` is a model if there is one, else the conversation's own
-        /// sentences; `model` is the same and logs a missing model; `extractive` is always the
-        /// conversation's own sentences.
+        /// sentences (`extractive`); `model` is the same and logs a missing model.
         pub summariser: SummariserChoice = SummariserChoice::Auto, Word(&["auto", "model", "extractive"]);
         /// Name of the model; empty for the host's choice.
         pub model: String = String::new(), AnyText;
@@ -48,8 +47,8 @@ ctxhost_engine_api::settings! {
         pub custom_instructions_chars: usize = 800, Whole(0), "code points";
         /// Maximum size of the newest entries that stay unchanged.
         pub keep_recent_tokens: u64 = 20_000, Whole(0), "tokens";
-        /// The same as a share of the budget; the smaller of the two counts. With ledger and
-        /// summary about half of the budget is free afterwards, so that the prefix lasts.
+        /// The same as a share of the budget; the smaller one counts. With ledger and summary about
+        /// half of the budget is then free.
         pub keep_recent_share: f64 = 0.25, Share, "share";
         /// Share of the budget that the first attempt stays below: the host refuses a result above
         /// 0.95.
@@ -62,22 +61,20 @@ ctxhost_engine_api::settings! {
         /// progress.
         pub limit_share: f64 = 0.95, Share, "share";
         /// Minimum share of the budget in use after a compaction, if the session has as much; at
-        /// most `keep_recent_tokens` and `summary_chars` together. It uses the budget for useful
-        /// content and leaves most of the rest for the next turns.
+        /// most `keep_recent_tokens` and `summary_chars` together.
         pub floor_share: f64 = 0.3, Share, "share";
         /// Less history is not worth a summary.
         pub min_fold_tokens: u64 = 500, Whole(0), "tokens";
         /// Size of the sections and the appendix, without the ledger.
         pub summary_chars: u64 = 16_000, Whole(0), "weighted characters";
-        /// The same as a share of the budget; the smaller of the two counts. The ledger holds more
-        /// in the same room.
+        /// The same as a share of the budget; the smaller one counts. The ledger holds more in the
+        /// same room.
         pub summary_share: f64 = 0.15, Share, "share";
         /// Newest turns of the replaced history that the summary repeats word for word; at most 12.
         pub recent_turns: usize = 3, Whole(0), "turns";
         /// Length of one line of them.
         pub recent_line_chars: u64 = 600, Whole(0), "weighted characters";
-        /// Length of one result line among them: the outcome is at the head, and the session has
-        /// the whole.
+        /// Length of one result line among them: its head has the outcome.
         pub recent_result_chars: u64 = 200, Whole(0), "weighted characters";
         /// Size of all of them.
         pub recent_turns_chars: u64 = 8_000, Whole(0), "weighted characters";
@@ -107,8 +104,8 @@ ctxhost_engine_api::settings! {
         /// Length of one tool result in a prompt.
         pub prompt_result_chars: u64 = 2_000, Whole(0), "weighted characters";
         /// Whether a history that fits one request is summarised by continuing the live
-        /// conversation, which the provider has cached, if the summariser is the session's own
-        /// model. The model then reads tool results with their secrets.
+        /// conversation, which the provider has cached, if the summariser is the session's model.
+        /// It then reads tool results with their secrets.
         pub reuse_live_prefix: bool = false, Flag;
         /// Share of the reserve that a summary may use as output.
         pub output_share: f64 = 0.8, Share, "share";
@@ -118,8 +115,8 @@ ctxhost_engine_api::settings! {
         pub backoff_ms: u64 = 500, Whole(0), "ms";
         /// Maximum pause.
         pub backoff_limit_ms: u64 = 5_000, Whole(0), "ms";
-        /// Each pause is longer by up to this share, so that sessions do not retry together.
-        /// Deterministic per call.
+        /// Each pause is longer by up to this share, the same for the same call, so that sessions
+        /// do not retry together.
         pub backoff_jitter: f64 = 0.2, Number(0.0, 1.0), "share";
         /// Whether parts are summarised concurrently: a local model serves one request at a time.
         pub parallel_parts: bool = false, Flag;
@@ -127,17 +124,16 @@ ctxhost_engine_api::settings! {
         pub quality_guard: bool = true, Flag;
         /// Retries after a failed check; at most 3.
         pub quality_retries: u32 = 1, Whole(0), "retries";
-        /// Treatment of exact identifiers: `strict` requires each in the summary, exactly; `custom`
-        /// gives the model `identifier_instructions`; `anonymize` replaces each by a pseudonym,
-        /// also for the model; `off` checks nothing.
+        /// Exact identifiers: `strict` requires each in the summary; `custom` gives the model
+        /// `identifier_instructions`; `anonymize` replaces them by pseudonyms, also for the model;
+        /// `off` checks nothing.
         pub identifier_policy: IdentifierPolicy = IdentifierPolicy::Strict,
             Word(&["strict", "custom", "anonymize", "off"]);
         /// `custom`: the model's instructions for identifiers.
         pub identifier_instructions: String = String::new(), AnyText;
-        /// Text of the workspace's AGENTS.md or other rules. Engines read no files, so the host
-        /// fills in an unset value: `ctxhost compact` and `replay` use the AGENTS.md nearest to the
-        /// session's working folder, up to the root of its repository, and report it. Empty for
-        /// none.
+        /// Text of the workspace's rules. Engines read no files: if it is unset, `ctxhost compact`
+        /// and `replay` pass the AGENTS.md nearest to the session's working folder, up to the root
+        /// of its repository, and report it. Empty for none.
         pub workspace_rules: String = String::new(), AnyText;
         /// Headings of the sections that a summary repeats; the whole text if none matches.
         pub workspace_sections: Vec<String> = vec!["Session Startup".into(), "Red Lines".into()],

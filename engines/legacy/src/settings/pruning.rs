@@ -38,25 +38,25 @@ ctxhost_engine_api::settings! {
         pub soft_tail_chars: u64 = 1_500, Whole(0), "weighted characters";
         /// Whether results are cleared at all.
         pub hard_clear: bool = true, Flag;
-        /// Nothing is cleared if all prunable results together are smaller: it would not be worth a
+        /// Nothing is cleared if all prunable results together are smaller: it would not pay for a
         /// new cached prefix.
         pub hard_min_chars: u64 = 50_000, Whole(0), "weighted characters";
         /// Replaces a cleared result.
         pub placeholder: String = "[Old tool result content cleared]".into(), AnyText;
-        /// Names of paths, files and symbols behind the placeholder: the next calls often need a name
-        /// that only a result contained; 0 for none.
+        /// Names of paths, files and symbols behind the placeholder, which the next calls often
+        /// need; 0 for none.
         pub name_chars: u64 = 160, Whole(0), "weighted characters";
         /// Tools whose results may be pruned, as case-insensitive globs; empty for all.
         pub allow: Vec<String> = Vec::new(), List;
         /// Tools whose results are never pruned, as globs; overrides `allow`.
         pub deny: Vec<String> = Vec::new(), List;
         /// Whether images of old turns are replaced by a line, in every mode: each costs 2,000
-        /// tokens, and the model has already described it.
+        /// tokens, and the model has described it.
         pub old_images: bool = true, Flag;
         /// Newest completed turns whose images stay.
         pub keep_image_turns: usize = 3, Whole(0), "turns";
-        /// Whether long texts in the arguments of old calls are cut when results are trimmed: a
-        /// model that sees its own call cut may believe that it wrote the file like that.
+        /// Whether long arguments of old calls are cut when results are trimmed: a model may
+        /// believe that it wrote a cut file like that.
         pub old_arguments: bool = false, Flag;
         /// Length of a cut argument text.
         pub argument_chars: u64 = 400, Whole(0), "weighted characters";

@@ -21,21 +21,20 @@ ctxhost_engine_api::settings! {
         pub large_window_tokens: u64 = 200_000, Whole(0), "tokens";
         /// Minimum head of a text before an important tail gets room.
         pub min_keep_chars: u64 = 2_000, Whole(0), "weighted characters";
-        /// A result above this share of the window is cleared: a cut to a tenth would be
-        /// misleading.
+        /// A result above this share of the window is cleared: a cut to a tenth would mislead.
         pub clear_share: f64 = 0.5, Share, "share";
         /// Share of the window for all results together: the other half is the conversation.
         pub aggregate_share: f64 = 0.5, Share, "share";
         /// All results together may always take this many times the cap of one.
         pub aggregate_results: u64 = 4, Whole(0), "results";
-        /// Share of that limit that is free after a cut, 0 to 0.9: each cut invalidates the cached
-        /// prefix after it, so one frees room for many requests.
+        /// Share of that limit that is free after a cut: each cut invalidates the cached prefix
+        /// after it, so one frees room for many requests.
         pub aggregate_slack: f64 = 0.5, Number(0.0, 0.9), "share";
         /// Whether results that the provider may have cached are exempt from the aggregate limit
-        /// while the request fits: a changed byte invalidates the prefix after it.
+        /// while the request fits.
         pub protect_sent: bool = true, Flag;
-        /// A larger result is stored as a blob and shown in at most this size; 0 for never. The
-        /// session keeps every original anyway; a file is only useful for tools that read files.
+        /// A larger result is stored as a blob, for tools that read files, and shown in at most
+        /// this size; 0 for never. The session keeps every original anyway.
         pub spill_chars: u64 = 0, Whole(0), "weighted characters";
     }
 }

@@ -20,9 +20,8 @@ ctxhost_engine_api::settings! {
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields)]
     pub struct WindowSettings {
-        /// How the limits are determined: `fixed` uses absolute sizes, because system prompt, tools
-        /// and reserve do not grow with the model; `reference` uses shares of the native window,
-        /// each with a floor.
+        /// Limits: `fixed` sizes, because system prompt, tools and reserve do not grow with the
+        /// model, or shares of the native window, each with a floor (`reference`).
         pub rule: WindowRule = WindowRule::Fixed, Word(&["fixed", "reference"]);
         /// `fixed`: a smaller window is refused. System prompt, tools and reserve would leave no
         /// room.

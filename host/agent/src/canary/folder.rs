@@ -210,7 +210,7 @@ mod tests {
             run: run.into(),
             turns: 1,
             engine_us: vec![1_000_000; 500],
-            illegal: 1,
+            violations: 1,
             ..TurnMetrics::default()
         };
         folder.append_metrics("mask", &turn("old")).unwrap();
@@ -218,7 +218,7 @@ mod tests {
         let path = folder.metrics_path("mask", "");
         fs::write(&path, fs::read_to_string(&path).unwrap() + "{\"run\": \"new\", \"ill").unwrap();
         assert_eq!(
-            folder.read_metrics("mask", "new").sum.illegal,
+            folder.read_metrics("mask", "new").sum.violations,
             1,
             "not those of another run, nor a torn line"
         );

@@ -10,6 +10,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use ctxhost_config::new_metric_name;
+
 use super::metrics::{MetricName, MetricTotals};
 
 /// A condition on a metric.
@@ -110,12 +112,7 @@ impl FromStr for CanaryGuard {
     type Err = GuardError;
 
     fn from_str(text: &str) -> Result<CanaryGuard, GuardError> {
-        let mut parser = GuardParser { text, at: 0 };
-        let metric = parser.metric()?;
-        let operator = parser.operator()?;
-        let limit = parser.number()?;
-        parser.end()?;
-        Ok(CanaryGuard { metric, operator, limit })
+        GuardParser { text, at: 0, reads_old_names: false }.guard()
     }
 }
 
@@ -123,7 +120,8 @@ impl TryFrom<String> for CanaryGuard {
     type Error = GuardError;
 
     fn try_from(text: String) -> Result<CanaryGuard, GuardError> {
-        text.parse()
+        // The state of a canary that an earlier version started has the names of that version.
+        GuardParser { text: &text, at: 0, reads_old_names: true }.guard()
     }
 }
 
@@ -145,9 +143,19 @@ struct GuardParser<'a> {
     text: &'a str,
     /// In bytes.
     at: usize,
+    /// Whether names of earlier versions are read; otherwise they are errors that give the new name.
+    reads_old_names: bool,
 }
 
 impl<'a> GuardParser<'a> {
+    fn guard(mut self) -> Result<CanaryGuard, GuardError> {
+        let metric = self.metric()?;
+        let operator = self.operator()?;
+        let limit = self.number()?;
+        self.end()?;
+        Ok(CanaryGuard { metric, operator, limit })
+    }
+
     fn metric(&mut self) -> Result<MetricName, GuardError> {
         self.skip_spaces();
         let start = self.at;
@@ -155,7 +163,11 @@ impl<'a> GuardParser<'a> {
         if name.is_empty() {
             return Err(self.error_at(start, "a metric name is missing".into()));
         }
-        name.parse().map_err(|()| {
+        let renamed = new_metric_name(name);
+        if let Some(new) = renamed.as_ref().filter(|_| !self.reads_old_names) {
+            return Err(self.error_at(start, format!("`{name}` was renamed to `{new}`")));
+        }
+        renamed.as_deref().unwrap_or(name).parse().map_err(|()| {
             let near = MetricName::all().map(|metric| metric.to_string());
             // Any distance: there are few metrics, and the hint is only a question.
             let near = near.min_by_key(|known| strsim::damerau_levenshtein(known, name));
@@ -253,11 +265,22 @@ mod tests {
         check("violations == 1.2.3", 15, "a number is missing");
         check("p99_ms < 150 ms", 14, "unexpected `ms`");
         check("ü==1", 1, "a metric name is missing");
+        check("illegal == 0", 1, "`illegal` was renamed to `violations`");
+        check("survival.paths > 0", 1, "`survival.paths` was renamed to `retention.paths`");
+    }
+
+    #[test]
+    fn stored_guards_of_earlier_versions_are_read() {
+        let stored: Vec<CanaryGuard> =
+            serde_json::from_str(r#"["illegal == 0", "survival.paths >= 0.9"]"#).unwrap();
+        let written = stored.iter().map(CanaryGuard::to_string).collect::<Vec<_>>();
+        assert_eq!(written, ["violations == 0", "retention.paths >= 0.9"]);
     }
 
     #[test]
     fn totals_are_checked() {
-        let turn = TurnMetrics { illegal: 1, engine_us: vec![2_000; 3], ..TurnMetrics::default() };
+        let turn =
+            TurnMetrics { violations: 1, engine_us: vec![2_000; 3], ..TurnMetrics::default() };
         let totals = MetricTotals::from_turns([turn]);
         let checked = |text: &str| text.parse::<CanaryGuard>().unwrap().check(&totals, 20);
         assert_eq!(checked("violations == 0"), GuardVerdict::Broken(1.0));

@@ -24,7 +24,9 @@ pub struct TurnMetrics {
     /// The time inside the engine per request, without compactions, in microseconds.
     pub engine_us: Vec<u64>,
     /// Plans that the invariants rejected.
-    pub illegal: u64,
+    // The key of earlier versions; the file outlives an update.
+    #[serde(alias = "illegal")]
+    pub violations: u64,
     pub failures: u64,
     pub repairs: u64,
     /// Requests that the fallback engine or the emergency trim shaped.
@@ -32,7 +34,8 @@ pub struct TurnMetrics {
     pub compactions: u64,
     pub rejected: u64,
     /// What the applied compactions retained, in sum.
-    pub survival: Shares,
+    #[serde(alias = "survival")]
+    pub retention: Shares,
 }
 
 /// The totals of many turns.
@@ -48,20 +51,20 @@ impl TurnMetrics {
     /// Whether there is nothing to record.
     pub(crate) fn is_empty(&self) -> bool {
         let tried = self.compactions + self.rejected;
-        self.turns + tried + self.illegal + self.failures == 0 && self.engine_us.is_empty()
+        self.turns + tried + self.violations + self.failures == 0 && self.engine_us.is_empty()
     }
 
     fn add(&mut self, turn: TurnMetrics) {
         self.turns += turn.turns;
         self.failed_turns += turn.failed_turns;
         self.engine_us.extend(turn.engine_us);
-        self.illegal += turn.illegal;
+        self.violations += turn.violations;
         self.failures += turn.failures;
         self.repairs += turn.repairs;
         self.fallbacks += turn.fallbacks;
         self.compactions += turn.compactions;
         self.rejected += turn.rejected;
-        self.survival.add(&turn.survival);
+        self.retention.add(&turn.retention);
     }
 
     /// The number of requests.
@@ -93,9 +96,9 @@ impl MetricTotals {
                 let (_, read) = COUNTERS.iter().find(|(counter, _)| *counter == name)?;
                 count(read(sum))
             }
-            MetricName::Survival(None) => (sum.compactions > 0).then(|| sum.survival.mean()),
-            MetricName::Survival(Some(category)) => {
-                let share = sum.survival.of(category);
+            MetricName::Retention(None) => (sum.compactions > 0).then(|| sum.retention.mean()),
+            MetricName::Retention(Some(category)) => {
+                let share = sum.retention.of(category);
                 (share.total > 0).then(|| share.ratio())
             }
             MetricName::Percentile(percent) => self.percentile_ms(percent),
@@ -117,7 +120,7 @@ pub enum MetricName {
     /// A counter.
     Count(&'static str),
     /// What compactions retained: of a category, or the mean of all.
-    Survival(Option<Category>),
+    Retention(Option<Category>),
     /// A percentile of the time inside the engine per request, in milliseconds.
     Percentile(u64),
     /// The maximum of that time.
@@ -128,7 +131,7 @@ type CounterValue = fn(&TurnMetrics) -> u64;
 
 /// The counters.
 const COUNTERS: [(&str, CounterValue); 9] = [
-    ("violations", |sum| sum.illegal),
+    ("violations", |sum| sum.violations),
     ("failures", |sum| sum.failures),
     ("failed_turns", |sum| sum.failed_turns),
     ("repairs", |sum| sum.repairs),
@@ -145,9 +148,10 @@ impl MetricName {
     /// All metrics.
     pub fn all() -> impl Iterator<Item = MetricName> {
         let counts = COUNTERS.into_iter().map(|(name, _)| MetricName::Count(name));
-        let shares = Category::ALL.into_iter().map(|category| MetricName::Survival(Some(category)));
+        let shares =
+            Category::ALL.into_iter().map(|category| MetricName::Retention(Some(category)));
         let times = PERCENTILES.into_iter().map(MetricName::Percentile);
-        let rest = [MetricName::Survival(None), MetricName::MaxMs];
+        let rest = [MetricName::Retention(None), MetricName::MaxMs];
         counts.chain(shares).chain(times).chain(rest)
     }
 
@@ -161,22 +165,11 @@ impl std::fmt::Display for MetricName {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             MetricName::Count(name) => f.write_str(name),
-            MetricName::Survival(None) => f.write_str("retention"),
-            MetricName::Survival(Some(category)) => write!(f, "retention.{}", category.name()),
+            MetricName::Retention(None) => f.write_str("retention"),
+            MetricName::Retention(Some(category)) => write!(f, "retention.{}", category.name()),
             MetricName::Percentile(percent) => write!(f, "p{percent}_ms"),
             MetricName::MaxMs => f.write_str("max_ms"),
         }
-    }
-}
-
-/// The present name of a metric. Guards in scripts and in the state of a running canary may have the
-/// names of earlier versions.
-fn current_name(name: &str) -> String {
-    match name.strip_prefix("survival") {
-        Some("") => "retention".to_owned(),
-        Some(category) if category.starts_with('.') => format!("retention{category}"),
-        _ if name == "illegal" => "violations".to_owned(),
-        _ => name.to_owned(),
     }
 }
 
@@ -184,7 +177,6 @@ impl FromStr for MetricName {
     type Err = ();
 
     fn from_str(name: &str) -> Result<MetricName, ()> {
-        let name = current_name(name);
         MetricName::all().find(|metric| metric.to_string() == name).ok_or(())
     }
 }
@@ -201,7 +193,7 @@ mod tests {
             turns: 1,
             engine_us,
             compactions: 1,
-            survival: Shares { paths: CategoryShare { kept: 1, total: 2 }, ..Shares::default() },
+            retention: Shares { paths: CategoryShare { kept: 1, total: 2 }, ..Shares::default() },
             ..TurnMetrics::default()
         };
         let totals =
@@ -209,13 +201,20 @@ mod tests {
         let of = |name: &str| totals.value(name.parse().unwrap());
         assert_eq!((totals.sessions.len(), of("turns"), of("requests")), (1, Some(2.0), Some(3.0)));
         assert_eq!(of("retention.paths"), Some(0.5));
-        assert_eq!(of("survival.paths"), Some(0.5), "the name of an earlier version");
         assert_eq!(of("retention"), Some(0.5));
         assert_eq!(of("retention.asks"), None, "nothing was asked");
         assert_eq!((of("p50_ms"), of("p99_ms"), of("max_ms")), (Some(2.0), Some(3.0), Some(3.0)));
         assert_eq!(of("violations"), Some(0.0));
-        assert_eq!(of("illegal"), Some(0.0), "the name of an earlier version");
         assert_eq!(MetricTotals::default().value(MetricName::Count("violations")), None);
+    }
+
+    #[test]
+    fn lines_of_earlier_versions_are_read() {
+        let line =
+            r#"{"turns":1,"illegal":2,"compactions":1,"survival":{"paths":{"kept":1,"total":2}}}"#;
+        let totals = MetricTotals::from_turns([serde_json::from_str(line).unwrap()]);
+        let of = |name: &str| totals.value(name.parse().unwrap());
+        assert_eq!((of("violations"), of("retention.paths")), (Some(2.0), Some(0.5)));
     }
 
     #[test]

@@ -38,7 +38,7 @@ impl EngineManager {
         lineage: &SessionLineage,
     ) -> (Arc<ActiveEngine>, Option<CanaryRecorder>) {
         let current = self.current();
-        let slots = self.read();
+        let slots = self.state.slots.read();
         let Some(active) = &slots.canary else { return (current, None) };
         let is_canary = active.canary.includes(lineage);
         // The recorder holds the run, which may end before the turn does.
@@ -56,7 +56,7 @@ impl EngineManager {
     ) {
         let FailureCounts { violations, failures } = engine.take_failures();
         turn.run.clone_from(&recorder.canary.run);
-        turn.illegal += violations;
+        turn.violations += violations;
         turn.failures += failures;
         if turn.is_empty() {
             return;
@@ -88,13 +88,13 @@ impl EngineManager {
         // Resets the counts: earlier failures of the current engine do not belong to the comparison.
         let _ = self.current().take_failures();
         let (canary, engine) = (Arc::new(canary), Arc::new(engine));
-        self.write().canary = Some(ActiveCanary { canary, engine, folder });
+        self.state.slots.write().canary = Some(ActiveCanary { canary, engine, folder });
         self.emit(EventKind::CanaryStarted { engine: id, share });
     }
 
     /// Deactivates the canary in this process, if it is still this run.
     pub(crate) fn remove_canary(&self, run: &str, why: &str) {
-        let active = self.write().canary.take_if(|active| active.canary.run == run);
+        let active = self.state.slots.write().canary.take_if(|active| active.canary.run == run);
         let Some(active) = active else { return };
         let engine = active.canary.engine.clone();
         tracing::warn!(engine, why, "canary ended");
@@ -103,6 +103,6 @@ impl EngineManager {
     }
 
     pub(crate) fn active_canary(&self) -> Option<Arc<Canary>> {
-        self.read().canary.as_ref().map(|active| active.canary.clone())
+        self.state.slots.read().canary.as_ref().map(|active| active.canary.clone())
     }
 }

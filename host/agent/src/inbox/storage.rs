@@ -23,6 +23,7 @@ impl InboxStorage {
     pub(super) fn for_session(session: &Session) -> InboxStorage {
         let file = || session.path().map(InboxFile::for_session).map(InboxStorage::File);
         let backend = session.inbox().map(InboxStorage::Backend);
+        // The store comes first: other machines can deliver only what is there.
         backend.or_else(file).unwrap_or(InboxStorage::Memory)
     }
 
@@ -71,6 +72,7 @@ impl InboxStorage {
 }
 
 fn queued_message(stored: &StoredInboxMessage) -> Option<QueuedMessage> {
+    // An unreadable message must not keep the others from being delivered.
     let message = serde_json::from_str(&stored.message).ok()?;
     Some(QueuedMessage { id: stored.id.clone(), message })
 }

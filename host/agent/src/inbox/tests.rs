@@ -79,6 +79,10 @@ fn lines(path: &Path) -> usize {
     fs::read(path).map_or(0, |bytes| bytes.iter().filter(|byte| **byte == b'\n').count())
 }
 
+fn waiting_count(inbox: &Inbox) -> usize {
+    inbox.state.lock().waiting.len()
+}
+
 #[test]
 fn messages_are_durable_and_delivered_in_order() {
     let mut fixture = Fixture::new();
@@ -87,7 +91,7 @@ fn messages_are_durable_and_delivered_in_order() {
         inbox.push(&message(number)).unwrap();
         assert_eq!(lines(&fixture.inbox_path()), number + 1);
     }
-    assert_eq!(inbox.waiting_count(), 3);
+    assert_eq!(waiting_count(&inbox), 3);
     assert_eq!(fixture.deliver(&inbox).unwrap(), 3);
     assert_eq!(fixture.texts(), numbers(3));
     assert!(!fixture.inbox_path().exists());
@@ -110,7 +114,7 @@ fn a_kill_after_a_push_loses_nothing() {
     let mut fixture = Fixture::new();
     fixture.inbox().push(&message(0)).unwrap();
     let inbox = fixture.kill();
-    assert_eq!(inbox.waiting_count(), 1);
+    assert_eq!(waiting_count(&inbox), 1);
     fixture.deliver(&inbox).unwrap();
     assert_eq!(fixture.texts(), numbers(1));
 }
@@ -126,10 +130,10 @@ fn a_kill_during_a_push_keeps_earlier_messages() {
     for cut in (before.len()..after.len()).step_by(5) {
         fs::write(fixture.inbox_path(), &after[..cut]).unwrap();
         let inbox = fixture.kill();
-        assert_eq!(inbox.waiting_count(), 1, "cut at {cut}");
+        assert_eq!(waiting_count(&inbox), 1, "cut at {cut}");
         // The next message starts a new line.
         inbox.push(&message(2)).unwrap();
-        assert_eq!(fixture.kill().waiting_count(), 2, "cut at {cut}");
+        assert_eq!(waiting_count(&fixture.kill()), 2, "cut at {cut}");
     }
 }
 
@@ -144,7 +148,7 @@ fn a_kill_between_delivery_and_removal_repeats_nothing() {
         // The kill comes before the file is removed.
         fs::write(fixture.inbox_path(), &on_disk).unwrap();
         let inbox = fixture.kill();
-        assert_eq!(inbox.waiting_count(), 3 - appended);
+        assert_eq!(waiting_count(&inbox), 3 - appended);
         assert_eq!(fixture.inbox_path().exists(), appended < 3, "pruned when opened");
         fixture.deliver(&inbox).unwrap();
         assert_eq!(fixture.texts(), numbers(3), "killed after {appended}");
@@ -187,7 +191,7 @@ fn a_failed_delivery_keeps_the_message() {
     let inbox = fixture.inbox();
     inbox.push(&message(0)).unwrap();
     fixture.deliver_until(&inbox, 0);
-    assert_eq!((inbox.waiting_count(), lines(&fixture.inbox_path())), (1, 1));
+    assert_eq!((waiting_count(&inbox), lines(&fixture.inbox_path())), (1, 1));
     fixture.deliver(&inbox).unwrap();
     assert_eq!(fixture.texts(), numbers(1));
 }
@@ -208,7 +212,7 @@ fn a_file_with_unreadable_lines_is_renamed() {
     let mut fixture = Fixture::new();
     fs::write(fixture.inbox_path(), "what is this\n").unwrap();
     let inbox = fixture.kill();
-    assert_eq!(inbox.waiting_count(), 0);
+    assert_eq!(waiting_count(&inbox), 0);
     assert!(!fixture.inbox_path().exists());
     let kept = fixture.folder.path().join("s.jsonl.inbox.unreadable.1");
     assert_eq!(fs::read_to_string(kept).unwrap(), "what is this\n");
@@ -272,7 +276,7 @@ proptest! {
             }
             let arrived = fixture.texts();
             prop_assert_eq!(&arrived[..], &numbers(pushed)[..arrived.len()]);
-            prop_assert_eq!(arrived.len() + inbox.waiting_count(), pushed);
+            prop_assert_eq!(arrived.len() + waiting_count(&inbox), pushed);
         }
         fixture.deliver(&inbox).unwrap();
         prop_assert_eq!(fixture.texts(), numbers(pushed));

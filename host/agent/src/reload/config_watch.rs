@@ -1,7 +1,8 @@
 //! The config file and canary state that a running host watches.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::Mutex;
 
 use crate::canary::CanaryFolder;
 use crate::file_stamp::FileStamp;
@@ -46,21 +47,17 @@ impl ConfigWatch {
 
     /// Whether these stamps differ from those applied last.
     pub(super) fn has_changed(&self, stamps: WatchedStamps) -> bool {
-        stamps != *self.applied()
+        stamps != *self.applied.lock()
     }
 
     /// Marks the current files as applied; returns which of them have changed.
     pub(super) fn take_changes(&self) -> WatchedChanges {
         // Marked before the files are read: a change during the reload is found at the next look.
         let current = self.current_stamps();
-        let applied = std::mem::replace(&mut *self.applied(), current);
+        let applied = std::mem::replace(&mut *self.applied.lock(), current);
         WatchedChanges {
             config: current.config != applied.config,
             canary: current.canary != applied.canary,
         }
-    }
-
-    fn applied(&self) -> MutexGuard<'_, WatchedStamps> {
-        self.applied.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -199,7 +199,7 @@ impl ReplayObserver {
             is_below_floor: applied
                 && outcome.after_tokens < self.floor_tokens.min(outcome.before_tokens),
             folded_entries: outcome.folded.len() as u64,
-            survival: outcome.retention,
+            retention: outcome.retention,
             summary: outcome.summary.chars().take(SUMMARY_CHARS).collect(),
             engine_us: u64::try_from(outcome.took.as_micros()).unwrap_or(u64::MAX),
         });

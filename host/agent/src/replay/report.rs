@@ -142,7 +142,9 @@ pub struct CompactionRow {
     /// Entries that the live transcript does not contain verbatim any more.
     pub folded_entries: u64,
     /// What it retained of the history; `None` without anything to compare.
-    pub survival: Option<Shares>,
+    // The key of reports of earlier versions.
+    #[serde(alias = "survival")]
+    pub retention: Option<Shares>,
     /// The summary, up to 400 characters.
     pub summary: String,
     /// The time inside the engine.

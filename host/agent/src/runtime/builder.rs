@@ -6,10 +6,11 @@ mod windows;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -17,7 +18,7 @@ pub use self::error::BuildError;
 use super::Runtime;
 use crate::cached_prefixes::CachedPrefixes;
 use crate::engine_manager::EngineManager;
-use crate::engine_options::{EngineOptions, summariser};
+use crate::engine_options::{self, EngineOptions, summariser};
 use crate::event_bus::EventBus;
 use crate::memory::{MemoryNotes, NOTES};
 use crate::reload::config_watch::ConfigWatch;
@@ -34,7 +35,7 @@ use ctxhost_engine::store::MemoryStores;
 use ctxhost_engine::{EngineSpec, EngineStores, FailureLog, HostClock, state_folder};
 use ctxhost_models::failover::Failover;
 use ctxhost_models::{ModelName, ModelRegistry};
-use ctxhost_provider::{Completer, ProviderClient, connect};
+use ctxhost_provider::{Completer, Embedder, ProviderClient, connect};
 use ctxhost_store::SessionStore;
 use ctxhost_tools::{Tool, ToolRegistry};
 
@@ -49,6 +50,7 @@ pub struct RuntimeBuilder {
     spec: Option<EngineSpec>,
     clients: BTreeMap<String, Arc<dyn ProviderClient>>,
     completer: Option<Arc<dyn Completer>>,
+    embedder: Option<Arc<dyn Embedder>>,
     hooks: Vec<Arc<dyn CompactionHook>>,
     tools: Vec<Arc<dyn Tool>>,
     without_builtin_tools: bool,
@@ -116,6 +118,13 @@ impl RuntimeBuilder {
     #[must_use]
     pub fn completer(mut self, completer: Arc<dyn Completer>) -> Self {
         self.completer = Some(completer);
+        self
+    }
+
+    /// Sets the embedder of the engines, instead of `[embedder]`.
+    #[must_use]
+    pub fn embedder(mut self, embedder: Arc<dyn Embedder>) -> Self {
+        self.embedder = Some(embedder);
         self
     }
 
@@ -341,6 +350,10 @@ impl RuntimeBuilder {
         let legacy = fallback_engine(config, self.workspace_rules().as_ref());
         Ok(EngineOptions {
             completer,
+            embedder: match &self.embedder {
+                Some(embedder) => Some(embedder.clone()),
+                None => engine_options::embedder(config)?,
+            },
             store_folder: self.store_folder.clone(),
             stores: self.stores(),
             failure_log: self.failure_log.clone(),

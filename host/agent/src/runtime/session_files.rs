@@ -20,7 +20,7 @@ impl Runtime {
         tokio::spawn(async move {
             while shutdown.run_until_cancelled(tokio::time::sleep(INTERVAL)).await.is_some() {
                 let Some(state) = state.upgrade() else { return };
-                if state.sessions().is_empty() {
+                if state.sessions.lock().is_empty() {
                     continue;
                 }
                 // The check may block: a disk may be slow, and a recreated file is synced.
@@ -36,7 +36,7 @@ impl Runtime {
 impl RuntimeState {
     fn check_session_files(&self) {
         let sessions: Vec<(SessionId, Arc<SessionCell>)> =
-            self.sessions().iter().map(|(id, cell)| (id.clone(), cell.clone())).collect();
+            self.sessions.lock().iter().map(|(id, cell)| (id.clone(), cell.clone())).collect();
         for (id, cell) in sessions {
             // A session in use is skipped: every append checks the file as well.
             let Ok(mut active) = cell.active.try_lock() else { continue };

@@ -13,7 +13,7 @@ use ctxhost_session::Session;
 impl Runtime {
     /// The number of open sessions.
     pub fn open_sessions(&self) -> usize {
-        self.state.sessions().len()
+        self.state.sessions.lock().len()
     }
 
     /// Opens a session file. Messages that a dead process left in the inbox are delivered in the next

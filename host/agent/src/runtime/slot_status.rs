@@ -10,7 +10,7 @@ pub struct SlotStatus {
     /// The ids of the current engines, as `mask+legacy`.
     pub configured: String,
     /// The ids of the engines that shape the next request of a session outside the canary.
-    pub effective: String,
+    pub active: String,
     /// Why they differ, if an engine is in quarantine.
     pub reason: Option<String>,
     /// The running canary.
@@ -37,7 +37,7 @@ impl Runtime {
         });
         SlotStatus {
             configured: current.configured_id(),
-            effective: current.serving_info().id,
+            active: current.serving_info().id,
             reason: current.quarantine_record().map(|record| record.to_string()),
             canary,
         }

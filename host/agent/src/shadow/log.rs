@@ -46,9 +46,12 @@ pub struct EngineOutcome {
     /// Whether it compacted or would have, at the first of consecutive such requests.
     pub compacts: bool,
     /// What it retained of the live transcript.
-    pub survival: Shares,
+    // The keys of earlier versions; the log outlives an update.
+    #[serde(alias = "survival")]
+    pub retention: Shares,
     /// Rejected plans, and violations of the finished request.
-    pub illegal: u64,
+    #[serde(alias = "illegal")]
+    pub violations: u64,
     /// Repairs of the plan.
     pub repairs: u64,
     /// The time inside the engine, in microseconds.
@@ -69,7 +72,7 @@ impl EngineOutcome {
 
     /// The outcome of a rejected plan.
     pub(super) fn refused(engine: String, error: String) -> EngineOutcome {
-        EngineOutcome { illegal: 1, ..EngineOutcome::failed(engine, error) }
+        EngineOutcome { violations: 1, ..EngineOutcome::failed(engine, error) }
     }
 }
 

@@ -25,16 +25,16 @@ pub struct ShadowReport {
 pub struct ShadowRow {
     /// Its name; a chain as `mask+legacy`.
     pub engine: String,
-    /// Whether it served.
-    pub serves: bool,
+    /// Whether it was active, and not a shadow.
+    pub active: bool,
     /// Requests that it shaped or would have shaped.
     pub requests: u64,
     /// Requests at which it compacted or would have compacted.
     pub compacts: u64,
     /// What it retained, by category, over all requests.
-    pub survival: Shares,
+    pub retention: Shares,
     /// The mean retention over all requests, from 0 to 1.
-    pub survival_mean: f64,
+    pub retention_mean: f64,
     /// The total size of the requests, in estimated tokens.
     pub tokens: u64,
     /// That size relative to the serving engine's for the same requests.
@@ -42,7 +42,7 @@ pub struct ShadowRow {
     /// The 99th percentile of the time inside the engine, in microseconds.
     pub p99_us: u64,
     /// Rejected plans, and violations of finished requests.
-    pub illegal: u64,
+    pub violations: u64,
     pub repairs: u64,
     /// Requests without a plan.
     pub failed: u64,
@@ -64,7 +64,7 @@ impl ShadowReport {
         }
         let row = |((is_shadow, engine), tally): ((bool, String), ShadowTally)| ShadowRow {
             engine,
-            serves: !is_shadow,
+            active: !is_shadow,
             ..tally.row()
         };
         ShadowReport {
@@ -81,7 +81,7 @@ impl ShadowReport {
 #[derive(Default)]
 struct ShadowTally {
     row: ShadowRow,
-    survival: f64,
+    retention: f64,
     active_tokens: u64,
     times_us: Vec<u64>,
 }
@@ -89,7 +89,8 @@ struct ShadowTally {
 impl ShadowTally {
     fn count(&mut self, outcome: &EngineOutcome, active: &EngineOutcome) {
         let row = &mut self.row;
-        row.illegal += outcome.illegal;
+        row.violations += outcome.violations;
+        // Without a plan there are no sizes to compare with the active engine's.
         if let Some(error) = &outcome.error {
             row.failed += 1;
             row.failure = Some(error.clone());
@@ -97,20 +98,22 @@ impl ShadowTally {
         }
         row.requests += 1;
         row.compacts += u64::from(outcome.compacts);
-        row.survival.add(&outcome.survival);
+        row.retention.add(&outcome.retention);
         row.tokens += outcome.tokens;
         row.repairs += outcome.repairs;
-        self.survival += outcome.survival.mean();
+        self.retention += outcome.retention.mean();
         self.active_tokens += active.tokens;
         self.times_us.push(outcome.took_us);
     }
 
     fn row(mut self) -> ShadowRow {
         self.times_us.sort_unstable();
+        // Not zero: an engine that failed at every request still gets a row.
         let requests = self.row.requests.max(1) as f64;
+        // Of fewer than a hundred times this is the longest.
         let at = (self.times_us.len() * 99 / 100).min(self.times_us.len().saturating_sub(1));
         ShadowRow {
-            survival_mean: self.survival / requests,
+            retention_mean: self.retention / requests,
             tokens_ratio: self.row.tokens as f64 / self.active_tokens.max(1) as f64,
             p99_us: self.times_us.get(at).copied().unwrap_or_default(),
             ..self.row

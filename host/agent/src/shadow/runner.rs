@@ -125,7 +125,7 @@ impl EngineOutcome {
         let took_us = request.took_us;
         let outcome = EngineOutcome { took_us, ..EngineOutcome::new(request.engine.clone()) };
         let outcome = outcome.with_plan(request, &request.checked, has_compacted);
-        EngineOutcome { illegal: outcome.illegal + request.rejected_plans, ..outcome }
+        EngineOutcome { violations: outcome.violations + request.rejected_plans, ..outcome }
     }
 
     fn with_plan(
@@ -141,8 +141,8 @@ impl EngineOutcome {
             tokens: checked.tokens,
             budget_tokens: request.request.budget,
             compacts,
-            survival: retention::measure_retention(&request.view, &items).shares,
-            illegal: violations.len() as u64,
+            retention: retention::measure_retention(&request.view, &items).shares,
+            violations: violations.len() as u64,
             repairs: checked.repairs.len() as u64,
             ..self
         }

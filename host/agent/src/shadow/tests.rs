@@ -91,7 +91,7 @@ async fn each_shadow_logs_its_outcome() {
     let names: Vec<&str> = line.shadows.iter().map(|seen| seen.engine.as_str()).collect();
     assert_eq!(names, ["first", "first+second"]);
     for seen in &line.shadows {
-        assert_eq!((seen.error.as_deref(), seen.illegal, seen.compacts), (None, 0, false));
+        assert_eq!((seen.error.as_deref(), seen.violations, seen.compacts), (None, 0, false));
         assert!(seen.tokens > 0 && seen.tokens < line.active.tokens, "{seen:?}");
         assert_eq!(seen.budget_tokens, 10_000);
     }
@@ -156,7 +156,7 @@ async fn a_rejected_plan_is_counted_each_time() {
     }
     for line in fixture.lines().await {
         for seen in &line.shadows {
-            assert_eq!(seen.illegal, 1, "{seen:?}");
+            assert_eq!(seen.violations, 1, "{seen:?}");
             let error = seen.error.as_deref().unwrap_or_default();
             assert!(error.contains("operation 0"), "{seen:?}");
         }
@@ -343,7 +343,7 @@ mod log_file {
             engine: engine.into(),
             tokens,
             took_us,
-            survival: paths(if engine == "mask" { 2 } else { 4 }),
+            retention: paths(if engine == "mask" { 2 } else { 4 }),
             ..EngineOutcome::default()
         };
         let broken = EngineOutcome { error: Some("no".into()), ..seen("mask", 0, 0) };
@@ -363,10 +363,10 @@ mod log_file {
         let report = ShadowReport::from_records(&lines);
         assert_eq!((report.requests, report.skipped), (2, 2));
         let [legacy, mask] = report.engines.as_slice() else { panic!("{report:?}") };
-        assert!(legacy.serves && !mask.serves);
+        assert!(legacy.active && !mask.active);
         assert_eq!((legacy.tokens, legacy.requests, legacy.p99_us), (400, 2, 7));
         assert_eq!((mask.tokens, mask.requests, mask.failed), (50, 1, 1));
-        assert_eq!((mask.tokens_ratio, mask.survival_mean), (0.5, 0.5));
+        assert_eq!((mask.tokens_ratio, mask.retention_mean), (0.5, 0.5));
         assert_eq!(mask.failure.as_deref(), Some("no"));
     }
 }

@@ -1,9 +1,10 @@
 //! The sub-agents that run in this process.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use ctxhost_engine_api::SubagentEnd;
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 /// Sub-agents of this process that run, or whose end is not recorded yet. Clones share their state.
@@ -31,13 +32,13 @@ impl RunningSubagents {
     /// Registers a run. It becomes unknown if the guard is dropped before its end.
     pub(super) fn start(&self, child: &str) -> (RunGuard, oneshot::Receiver<SubagentEnd>) {
         let (stop, stopped) = oneshot::channel();
-        self.runs().insert(child.to_owned(), RunState::Running(Some(stop)));
+        self.runs.lock().insert(child.to_owned(), RunState::Running(Some(stop)));
         (RunGuard { running: self.clone(), child: child.to_owned() }, stopped)
     }
 
     /// Stops a run; returns whether it was running.
     pub(super) fn stop(&self, child: &str, end: SubagentEnd) -> bool {
-        match self.runs().get_mut(child) {
+        match self.runs.lock().get_mut(child) {
             Some(RunState::Running(stop)) => {
                 // Sending fails if the run has just ended by itself.
                 let _ = stop.take().map(|stop| stop.send(end));
@@ -48,7 +49,7 @@ impl RunningSubagents {
     }
 
     pub(super) fn status(&self, child: &str) -> SubagentStatus {
-        match self.runs().get(child) {
+        match self.runs.lock().get(child) {
             Some(RunState::Running(_)) => SubagentStatus::Running,
             Some(RunState::Ended(end)) => SubagentStatus::Ended(*end),
             None => SubagentStatus::Unknown,
@@ -62,11 +63,7 @@ impl RunningSubagents {
 
     /// Removes a run whose end is recorded.
     pub(super) fn forget(&self, child: &str) {
-        self.runs().remove(child);
-    }
-
-    fn runs(&self) -> MutexGuard<'_, HashMap<String, RunState>> {
-        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+        self.runs.lock().remove(child);
     }
 }
 
@@ -79,13 +76,13 @@ pub(super) struct RunGuard {
 
 impl RunGuard {
     pub(super) fn end(&self, end: SubagentEnd) {
-        self.running.runs().insert(self.child.clone(), RunState::Ended(end));
+        self.running.runs.lock().insert(self.child.clone(), RunState::Ended(end));
     }
 }
 
 impl Drop for RunGuard {
     fn drop(&mut self) {
-        let mut runs = self.running.runs();
+        let mut runs = self.running.runs.lock();
         // An ended run stays until its end is recorded.
         if let Some(RunState::Running(_)) = runs.get(&self.child) {
             runs.remove(&self.child);

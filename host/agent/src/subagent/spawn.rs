@@ -78,7 +78,7 @@ impl<'a> ParentSession<'a> {
 
     fn model(&self, name: &str) -> Result<ModelName, SpawnError> {
         let model = name.split_once('/').map(|(provider, id)| ModelName::new(provider, id));
-        let model = model.filter(|model| self.state.failover().contains(model));
+        let model = model.filter(|model| self.state.failover.lock().contains(model));
         model.ok_or_else(|| SpawnError::UnknownModel { name: name.to_owned() })
     }
 

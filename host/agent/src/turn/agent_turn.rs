@@ -57,7 +57,7 @@ impl AgentTurn {
         let state = guard.state().clone();
         // A sub-agent may start with another model of the chain.
         let model = guard.active().subagents.model();
-        let cursor = state.failover().start_turn_with(model, state.now_ms());
+        let cursor = state.failover.lock().start_turn_with(model, state.now_ms());
         Ok(AgentTurn {
             cursor: cursor.ok_or(TurnError::NoModel)?,
             state,
@@ -84,19 +84,7 @@ impl AgentTurn {
 
     /// A failure that the host detects itself, in the form of a provider's.
     pub(crate) fn host_failure(&self, reason: FailureReason, message: &str) -> ProviderError {
-        ProviderError {
-            reason,
-            provider: self.cursor.model().provider.clone(),
-            model: self.cursor.model().id.clone(),
-            status: None,
-            code: String::new(),
-            message: message.to_owned(),
-            retry_after_ms: None,
-            observed_tokens: None,
-            limit_tokens: None,
-            prompt_tokens: None,
-            is_ceiling: false,
-            has_started: false,
-        }
+        let model = self.cursor.model();
+        ProviderError::new(reason, &model.provider, &model.id, message.to_owned())
     }
 }

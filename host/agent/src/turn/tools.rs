@@ -8,7 +8,7 @@ use crate::event::EventKind;
 use crate::subagent::tool::{SPAWN_AGENT, spawn_tool_spec};
 use ctxhost_dialects::message::{ToolCallBlock, ToolResultMessage};
 use ctxhost_dialects::{AssistantMessage, ChatBlock, ChatMessage};
-use ctxhost_tools::{CallContext, ToolBlock, ToolOutput};
+use ctxhost_tools::{CallContext, ToolOutput};
 
 impl AgentTurn {
     /// The tools of the host, then those of the engine. The order is stable, since tools are part of the provider's cached
@@ -80,14 +80,10 @@ impl AgentTurn {
 }
 
 fn result_of(call: &ToolCallBlock, output: ToolOutput, now_ms: i64) -> ToolResultMessage {
-    let block = |block| match block {
-        ToolBlock::Text(text) => ChatBlock::text(text),
-        ToolBlock::Image { data, mime_type } => ChatBlock::Image { data, mime_type },
-    };
     ToolResultMessage {
         tool_call_id: call.id.clone(),
         tool_name: call.name.clone(),
-        content: output.blocks.into_iter().map(block).collect(),
+        content: output.blocks,
         is_error: output.is_error,
         timestamp: now_ms,
     }

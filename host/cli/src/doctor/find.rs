@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::super::agent_folders::{
-    AgentFolder, FoundSession, found_session, has_opencode_database, short_id,
+    AgentFolder, FoundSession, list_sessions, sessions_of_file, short_id,
 };
 use super::super::output::Output;
 use super::super::render::format::one_line;
@@ -59,8 +59,8 @@ pub(in super::super) struct LeftOut {
     pub(in super::super) unknown: usize,
     /// Sessions without a message.
     pub(in super::super) empty: usize,
-    /// Whether opencode has a database, which is not read.
-    pub(in super::super) opencode_database: bool,
+    /// Databases that cannot be read, each with the reason.
+    pub(in super::super) databases: Vec<String>,
     /// Given paths that cannot be read.
     pub(in super::super) unreadable_paths: usize,
 }
@@ -70,6 +70,7 @@ impl LeftOut {
         match unread {
             UnreadSession::Unknown => self.unknown += 1,
             UnreadSession::Empty => self.empty += 1,
+            UnreadSession::Database(reason) => self.databases.push(reason),
         }
     }
 }
@@ -84,12 +85,10 @@ struct Candidate {
 
 /// The sessions of the current folder and of the folders of agents.
 pub(super) fn find_in_folders(here: &Path, folders: &[AgentFolder], limit: usize) -> FoundSessions {
-    let mut candidates = Vec::new();
-    for folder in folders {
-        let sessions = folder.list().into_iter();
-        let agent = Some(folder.agent);
-        candidates.extend(sessions.map(|session| Candidate { session, agent, is_named: false }));
-    }
+    let sessions = list_sessions(folders).into_iter();
+    let mut candidates: Vec<Candidate> = sessions
+        .map(|(agent, session)| Candidate { session, agent: Some(agent), is_named: false })
+        .collect();
     let mut search = FolderSearch { depth: MAX_DEPTH_HERE, entries: 0, found: Vec::new() };
     search.add(here, 0);
     let is_known = |path: &Path| folders.iter().any(|folder| path.starts_with(&folder.path));
@@ -101,9 +100,7 @@ pub(super) fn find_in_folders(here: &Path, folders: &[AgentFolder], limit: usize
     }));
     let searched = std::iter::once(here.to_owned());
     let searched = searched.chain(folders.iter().map(|folder| folder.path.clone())).collect();
-    let left_out =
-        LeftOut { opencode_database: has_opencode_database(folders), ..LeftOut::default() };
-    select(candidates, limit, left_out, searched)
+    select(candidates, limit, LeftOut::default(), searched)
 }
 
 /// The sessions of given files and folders.
@@ -124,7 +121,7 @@ pub(super) fn find_in_paths(paths: &[PathBuf], limit: usize, output: &mut Output
         let mut search = FolderSearch { depth: MAX_DEPTH, entries: 0, found: Vec::new() };
         let is_named = !path.is_dir();
         if is_named {
-            search.found.extend(found_session(path.clone()));
+            search.found.extend(sessions_of_file(path.clone()));
         } else {
             search.add(path, 0);
         }
@@ -192,8 +189,8 @@ impl FolderSearch {
             };
             if kind.is_dir() && depth < self.depth && !is_skipped(&path) {
                 self.add(&path, depth + 1);
-            } else if kind.is_file() && is_session(&path) {
-                self.found.extend(found_session(path));
+            } else if kind.is_file() && (is_session(&path) || is_database(&path)) {
+                self.found.extend(sessions_of_file(path));
             }
         }
     }
@@ -206,6 +203,12 @@ fn is_skipped(folder: &Path) -> bool {
     let is_of_opencode = ["message", "part"].contains(&own.as_str())
         && folder.parent().is_some_and(|parent| name(parent) == "storage");
     SKIPPED.contains(&own.as_str()) || own == ".git" || is_of_opencode
+}
+
+/// Whether a file has the name of a database of opencode.
+fn is_database(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.starts_with("opencode") && name.ends_with(".db")
 }
 
 /// Whether a file is a session of an agent, by its first lines.

@@ -56,7 +56,7 @@ pub(in super::super) struct EngineComparison {
     /// The size of its prompt.
     pub(in super::super) prompt_tokens: u64,
     /// What its prompt still states; `None` if it was not measured.
-    pub(in super::super) survival: Option<Shares>,
+    pub(in super::super) retention: Option<Shares>,
     /// Why it was not measured.
     pub(in super::super) reason: String,
 }
@@ -67,13 +67,15 @@ pub(super) enum UnreadSession {
     Unknown,
     /// It has no message.
     Empty,
+    /// It is a database that cannot be read.
+    Database(String),
 }
 
 impl SessionMeasure {
     /// The greatest loss first: requests, then paths and identifiers, then the newest session.
     pub(super) fn compare_loss(&self, other: &SessionMeasure) -> Ordering {
         let key = |measured: &SessionMeasure| {
-            let shares = measured.loss.as_ref().map(|loss| loss.survival).unwrap_or_default();
+            let shares = measured.loss.as_ref().map(|loss| loss.retention).unwrap_or_default();
             let lost = |share: CategoryShare| share.total.saturating_sub(share.kept);
             let requests = Reverse(lost(shares.asks));
             (requests, Reverse(lost(names(&shares))), Reverse(measured.newest_ms))
@@ -100,6 +102,11 @@ pub(super) fn measure_session(
             source: ImportError::Empty | ImportError::NoMessage { .. },
             ..
         }) => return Ok(Err(UnreadSession::Empty)),
+        Err(error @ ImportOpenError::Unreadable { .. })
+            if session.path.extension().is_some_and(|ending| ending == "db") =>
+        {
+            return Ok(Err(UnreadSession::Database(error.to_string())));
+        }
         Err(_) => return Ok(Err(UnreadSession::Unknown)),
     };
     let (entries, _, _) = replay::count_history(&recorded.session);
@@ -152,7 +159,7 @@ fn compare_engines(
             engine: name.clone(),
             budget_tokens,
             prompt_tokens: 0,
-            survival: None,
+            retention: None,
             reason: String::new(),
         };
         let specs = registry.chain(config, name);
@@ -166,8 +173,9 @@ fn compare_engines(
         let model = recorded.session.model();
         let (mut options, window) =
             run_setup::run_options(config, &registry, model, None, recorded.window_tokens)?;
-        // Nothing is sent, whatever the config says about summaries.
+        // Nothing is sent, whatever the config says about models.
         options.engines.completer = None;
+        options.engines.embedder = None;
         options.engines.must_open = true;
         let budget = Budget { tokens: budget_tokens, reserve_tokens: 0, spare_tokens: 0 };
         options.target.budget = Some(budget);
@@ -177,7 +185,7 @@ fn compare_engines(
                 let items = prompt.items();
                 let retained = retention::measure_retention(&history, &items);
                 comparison.prompt_tokens = items.iter().map(PlanItem::tokens).sum();
-                comparison.survival = Some(retained.shares);
+                comparison.retention = Some(retained.shares);
             }
             Ok(prompt) => comparison.reason = prompt.fallback.unwrap_or_default(),
             // An engine that cannot be opened fails for each session.

@@ -53,7 +53,7 @@ struct CanaryLine {
 struct EngineLine {
     id: String,
     /// Position in the active chain, from 1, and the length of the chain; `None` outside of it.
-    stage: Option<(usize, usize)>,
+    position: Option<(usize, usize)>,
     /// Whether it is a shadow engine.
     shadow: bool,
     /// Its share of new sessions, as a canary or part of a canary chain.
@@ -105,9 +105,9 @@ fn engine_lines(config: &Config, book: &FailureLog, records: &[FailureRecord]) -
     let row = split_ids(&configured);
     let shadows = config.shadows();
     let line = |engine: &RegisteredEngine| {
-        let stage = row.iter().position(|id| *id == engine.id);
+        let position = row.iter().position(|id| *id == engine.id);
         EngineLine {
-            stage: stage.map(|stage| (stage + 1, row.len())),
+            position: position.map(|index| (index + 1, row.len())),
             shadow: shadows.iter().any(|name| split_ids(name).contains(&engine.id.as_str())),
             ..EngineLine::from_installed(engine, book, records)
         }
@@ -160,7 +160,7 @@ impl EngineLine {
         let standing = &engine.standing;
         EngineLine {
             id: engine.id.clone(),
-            stage: None,
+            position: None,
             shadow: false,
             canary: None,
             version: engine.version.clone(),
@@ -191,10 +191,10 @@ impl EngineLine {
     }
 
     /// A short state; the details follow below the table.
-    fn state(&self, effective: bool) -> String {
-        let serves = match self.stage {
-            _ if !effective => None,
-            Some((stage, of)) if of > 1 => Some(format!("active, {stage} of {of}")),
+    fn state(&self, active: bool) -> String {
+        let serves = match self.position {
+            _ if !active => None,
+            Some((position, of)) if of > 1 => Some(format!("active, {position} of {of}")),
             _ => Some("active".to_owned()),
         };
         let canary = self.canary.as_ref().map(|share| format!("canary {share}"));
@@ -240,8 +240,8 @@ impl EngineListing {
         columns.extend(["trust", "state"].map(|name| GridColumn::left(name).optional()));
         let mut grid = Grid::new(columns);
         for engine in &self.engines {
-            let effective = self.slot.serves(&engine.id);
-            let mark = if effective { "*" } else { " " };
+            let active = self.slot.serves(&engine.id);
+            let mark = if active { "*" } else { " " };
             // Colour only repeats the state column.
             let bad = engine.problem.is_some() || engine.quarantined;
             let tone = if bad { Tone::Warning } else { Tone::Plain };
@@ -251,7 +251,7 @@ impl EngineListing {
                 engine.version.clone(),
                 engine.file().to_owned(),
                 engine.trust(),
-                engine.state(effective),
+                engine.state(active),
             ];
             grid.row(cells.to_vec(), tone);
         }

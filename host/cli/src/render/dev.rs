@@ -61,7 +61,7 @@ const fn metric(
 /// The lowest retention of an applied compaction, as the mean of its categories.
 fn lowest_retention(run: &EngineRun) -> Option<f64> {
     let applied = run.compactions.iter().filter(|row| row.applied);
-    let shares = applied.filter_map(|row| row.survival).map(|shares| shares.mean() * 100.0);
+    let shares = applied.filter_map(|row| row.retention).map(|shares| shares.mean() * 100.0);
     shares.reduce(f64::min)
 }
 

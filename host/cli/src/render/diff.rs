@@ -61,7 +61,7 @@ fn head(difference: &CompactionDiff, session: &Path, style: TextStyle) -> String
 
 fn format_location(at: &RecordLocation) -> String {
     let line = at.line.map(|line| format!(", line {}", group_digits(line as u64)));
-    format!("entry {}{}", one_line(&at.record), line.unwrap_or_default())
+    format!("entry {}{}", one_line(&at.entry), line.unwrap_or_default())
 }
 
 fn shares(difference: &CompactionDiff, style: TextStyle) -> String {
@@ -69,7 +69,7 @@ fn shares(difference: &CompactionDiff, style: TextStyle) -> String {
         [GridColumn::left("category"), GridColumn::right("kept"), GridColumn::right("of")];
     let mut grid = Grid::new([&columns[..], &[GridColumn::right("share")]].concat());
     for category in Category::ALL {
-        let share = difference.survival.of(category);
+        let share = difference.retention.of(category);
         let ratio = match share.total {
             0 => DASH.into(),
             _ => format_percent(share.ratio() * 100.0),
@@ -131,7 +131,7 @@ fn touched_section(
             0 => group_digits(row.before_tokens),
             after => format!("{} → {}", group_digits(row.before_tokens), group_digits(after)),
         };
-        let (record, role) = (one_line(&row.at.record), one_line(&row.role));
+        let (record, role) = (one_line(&row.at.entry), one_line(&row.role));
         grid.row(vec![line, record, role, tokens, one_line(&row.excerpt)], Tone::Plain);
     }
     let shown = touched.len().min(most);
@@ -163,6 +163,6 @@ fn fetch_hint(difference: &CompactionDiff, session: &Path) -> Option<String> {
     Some(format!(
         "the session file still has every entry; print one with\n  ctxhost fetch {} {}\n",
         shell_quote(session),
-        one_line(&dropped.at.record)
+        one_line(&dropped.at.entry)
     ))
 }

@@ -96,7 +96,7 @@ fn render_session(
 /// `3 compactions; 14 of your 22 requests and 31 of 60 paths and identifiers are gone; …`
 fn describe_loss(loss: &SessionLoss) -> String {
     let compactions = format_count(loss.count as u64, "compaction");
-    let (asks, names) = (loss.survival.asks, names(&loss.survival));
+    let (asks, names) = (loss.retention.asks, names(&loss.retention));
     let gone = |share: CategoryShare, what: &str, whose: &str| match share.total - share.kept {
         _ if share.total == 0 => None,
         0 => None,
@@ -182,8 +182,8 @@ fn compaction_table(loss: &SessionLoss, style: TextStyle) -> String {
                 day,
                 group_digits(compaction.before_tokens),
                 group_digits(compaction.after_tokens),
-                lost(compaction.survival.asks),
-                lost(names(&compaction.survival)),
+                lost(compaction.retention.asks),
+                lost(names(&compaction.retention)),
                 compaction.rebilled_tokens.map_or(DASH.into(), group_digits),
             ],
             Tone::Plain,
@@ -200,7 +200,7 @@ fn compaction_table(loss: &SessionLoss, style: TextStyle) -> String {
 
 fn describe_engine(compared: &EngineComparison) -> String {
     let engine = one_line(&compared.engine);
-    let Some(shares) = &compared.survival else {
+    let Some(shares) = &compared.retention else {
         return format!("{engine} was not measured: {}", one_line(&compared.reason));
     };
     let (asks, names) = (shares.asks, names(shares));
@@ -249,9 +249,9 @@ fn left_out(report: &DoctorReport) -> Option<String> {
     add(left_out.empty, sessions(left_out.empty, "empty"));
     let files = format_count(left_out.unknown as u64, "file");
     add(left_out.unknown, format!("{files} of unknown format"));
-    if left_out.opencode_database {
-        parts.push("opencode.db (`opencode export ID` prints a session of it for --path)".into());
-    }
+    parts.extend(left_out.databases.iter().map(|reason| {
+        format!("{} (`opencode export ID` prints a session of it for --path)", one_line(reason))
+    }));
     (!parts.is_empty()).then(|| wrap(&format!("left out: {}", parts.join(", ")), "  "))
 }
 

@@ -54,7 +54,7 @@ fn cells(run: &EngineRun, with_timings: bool) -> Vec<String> {
 /// The lowest retention of a category over the applied compactions.
 fn least_kept(run: &EngineRun, category: Category) -> String {
     let applied = run.compactions.iter().filter(|row| row.applied);
-    let shares = applied.filter_map(|row| row.survival).map(|s: Shares| s.of(category));
+    let shares = applied.filter_map(|row| row.retention).map(|s: Shares| s.of(category));
     let ratios = shares.filter(|share| share.total > 0).map(|share| share.ratio());
     ratios.reduce(f64::min).map_or(DASH.into(), |ratio| format_percent(ratio * 100.0))
 }

@@ -58,7 +58,7 @@ pub(super) fn troubled() -> ReplayReport {
                 room_used_percent: 97.1,
                 is_below_floor: false,
                 folded_entries: 0,
-                survival: None,
+                retention: None,
                 summary: String::new(),
                 engine_us: 3_100,
             },
@@ -74,7 +74,7 @@ pub(super) fn troubled() -> ReplayReport {
                 room_used_percent: 25.52,
                 is_below_floor: true,
                 folded_entries: 31,
-                survival: Some(shares(24)),
+                retention: Some(shares(24)),
                 summary: "## Decisions\n- keep the session cookie\n## Open TODOs\n- flaky tests"
                     .into(),
                 engine_us: 41_250,
@@ -202,7 +202,7 @@ fn compaction(
             / BUDGET_TOKENS as f64,
         is_below_floor: false,
         folded_entries: if after_tokens.is_some() { 31 + request % 9 } else { 0 },
-        survival: after_tokens.map(|_| shares(20 + request % 9)),
+        retention: after_tokens.map(|_| shares(20 + request % 9)),
         summary: match after_tokens {
             Some(_) => "## Decisions\n- keep the session cookie; the header variant breaks old clients\n\n## Open TODOs\n- rerun the flaky tests\n\n## Exact identifiers\n- src/session/store.rs:214".into(),
             None => String::new(),

@@ -168,7 +168,7 @@ fn compactions(rows: &[CompactionRow], style: TextStyle) -> String {
         ));
         cells.push(format_percent(row.room_used_percent));
         cells.push(group_digits(row.folded_entries));
-        cells.push(row.survival.as_ref().map_or(DASH.into(), retention::format_mean));
+        cells.push(row.retention.as_ref().map_or(DASH.into(), retention::format_mean));
         cells.push(one_line(&row.engine));
         cells.push(format_ms(row.engine_us));
         cells.push(if row.applied { "applied".into() } else { "rejected".into() });

@@ -81,8 +81,8 @@ fn to_json(usage: &DiskUsage) -> Value {
         "sessions": sessions.collect::<Vec<_>>(),
         "logical_bytes": usage.logical_bytes,
         "stored_bytes": usage.stored_bytes,
-        "unnamed_blobs": usage.unreferenced.len(),
-        "unnamed_bytes": total_bytes(&usage.unreferenced),
+        "unreferenced_blobs": usage.unreferenced.len(),
+        "unreferenced_bytes": total_bytes(&usage.unreferenced),
     })
 }
 

@@ -24,7 +24,7 @@ pub(super) fn show(slot: &SlotConfig, output: &mut Output) -> Result<(), CliErro
     let state = slot.home.read()?;
     let serving = slot.effective_engine();
     let Some(canary) = state.canary else {
-        output.print(&format!("{CONTEXT_ENGINE}  {} 100%\n", serving.effective()))?;
+        output.print(&format!("{CONTEXT_ENGINE}  {} 100%\n", serving.active()))?;
         serving.note_reason(output);
         if let Some(ended) = &state.ended {
             output.note(&describe_end(ended));
@@ -33,7 +33,7 @@ pub(super) fn show(slot: &SlotConfig, output: &mut Output) -> Result<(), CliErro
     };
     // Happens if someone edits the config by hand while the canary runs.
     if is_same_chain(&canary.engine, &slot.engine()) {
-        output.print(&format!("{CONTEXT_ENGINE}  {} 100%\n", serving.effective()))?;
+        output.print(&format!("{CONTEXT_ENGINE}  {} 100%\n", serving.active()))?;
         serving.note_reason(output);
         output.note(&format!(
             "the config already names the canary {}; end it with `ctxhost slot promote` or \
@@ -60,7 +60,7 @@ fn show_both(
     let word = describe_guards(canary, &of_canary, least_requests);
     output.print(&format!(
         "{CONTEXT_ENGINE}  {} {}  {} {} (canary, {})  {word}\n",
-        serving.effective(),
+        serving.active(),
         canary.share.complement(),
         canary.engine,
         canary.share,

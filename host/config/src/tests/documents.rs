@@ -2,6 +2,7 @@
 //!
 //! `CTXHOST_UPDATE_DOCUMENTS=1 cargo test -p ctxhost-config documents` regenerates them.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use ctxhost_engine::bundled_settings;
@@ -63,22 +64,63 @@ fn collect(above: &str, table: &'static [Setting], found: &mut Vec<(String, &'st
     }
 }
 
-fn table_of_document(tables: &str) -> String {
-    let mut text = "| setting | default | must be | what and why |\n|---|---|---|---|\n".to_owned();
+/// The default with its unit and the allowed values in a few words; docs/configuration.md explains the notation.
+/// Errors have the whole sentence.
+fn default_and_range(setting: &Setting) -> String {
+    let unit = setting.unit;
+    let default = match setting.default.map(|default| default()) {
+        None => "required".to_owned(),
+        Some(Value::Null) => "not set".to_owned(),
+        Some(default) => format!("`{default}`"),
+    };
+    // A value shows its own kind.
+    let kind = |name: &str| match default.as_str() {
+        "required" | "not set" => format!("{default}, {name}"),
+        _ => default.clone(),
+    };
+    match setting.kind {
+        SettingKind::Flag => kind("boolean"),
+        SettingKind::Word(words) => {
+            let words: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
+            format!("{default}; {}", words.join(", "))
+        }
+        SettingKind::Text | SettingKind::AnyText | SettingKind::Duration => kind("text"),
+        SettingKind::Url => kind("URL"),
+        SettingKind::Digest => kind("SHA-256"),
+        SettingKind::List | SettingKind::Keys | SettingKind::Rules | SettingKind::Slot => {
+            kind("list")
+        }
+        SettingKind::Texts | SettingKind::Upstreams | SettingKind::Foreign => kind("table"),
+        SettingKind::Whole(0) => format!("{default} {unit}"),
+        SettingKind::Whole(least) => format!("{default} {unit}, ≥{least}"),
+        SettingKind::Between(least, most) => format!("{default} {unit}, {least}–{most}"),
+        SettingKind::Number(least, most) => format!("{default}, {least}–{most}"),
+        SettingKind::AtLeast(least) => format!("{default}, ≥{least}"),
+        SettingKind::Share => format!("{default}, >0–1"),
+        other => panic!("{other:?} has no row"),
+    }
+}
+
+/// A table of a document. A setting that an engine above it describes in the same words refers to that engine;
+/// `described` holds what was written so far.
+fn table_of_document(tables: &str, described: &mut BTreeMap<String, String>) -> String {
+    let mut text = "| setting | default, range | what and why |\n|---|---|---|\n".to_owned();
+    let engine = tables.strip_prefix(ENGINE_TABLE.0).and_then(|it| it.strip_suffix(ENGINE_TABLE.1));
     for (key, setting) in tables.split(' ').flat_map(settings_of) {
         let name = match key.split('.').next() {
             Some("models") => "\"provider/model\"",
             Some("providers") => "<name>",
             _ => "<id>",
         };
-        let key = key.replace('*', name);
-        let default = match setting.default.map(|default| default()) {
-            None => "required".to_owned(),
-            Some(Value::Null) => "not set".to_owned(),
-            Some(default) => format!("`{default}`"),
-        };
-        let (must_be, reason) = (setting.expectation(), setting.reason());
-        writeln!(text, "| `{key}` | {default} | {must_be} | {reason} |").unwrap();
+        let (key, values) = (key.replace('*', name), default_and_range(setting));
+        let mut row = format!("| `{key}` | {values} | {} |\n", setting.reason());
+        if let Some(engine) = engine {
+            let first = described.entry(row.clone()).or_insert_with(|| engine.to_owned());
+            if first != engine {
+                row = format!("| `{key}` | {values} | as in [{first}](#{first}) |\n");
+            }
+        }
+        text += &row;
     }
     text
 }
@@ -88,10 +130,16 @@ fn with_tables(document: &str) -> String {
     let (begin, end) = ("<!-- settings: ", "<!-- end of settings -->");
     let mut parts = document.split(begin);
     let mut text = parts.next().unwrap_or_default().to_owned();
+    let mut described = BTreeMap::new();
     for part in parts {
         let (tables, rest) = part.split_once(" -->\n").expect("the marker ends in its line");
         let (_, rest) = rest.split_once(end).expect(tables);
-        write!(text, "{begin}{tables} -->\n{}{end}{rest}", table_of_document(tables)).unwrap();
+        write!(
+            text,
+            "{begin}{tables} -->\n{}{end}{rest}",
+            table_of_document(tables, &mut described)
+        )
+        .unwrap();
     }
     text
 }
@@ -303,6 +351,9 @@ fn required(key: &str) -> &'static [&'static str] {
         "mcp.*.headers" => &["mcp.x.url = \"http://x\""],
         key if key.starts_with("mcp.") => &["mcp.x.command = \"x\""],
         key if key.starts_with("summariser") => &["summariser.base_url = \"http://x\"", MODEL],
+        "embedder.url" | "embedder.model" | "embedder.api_key_env" => {
+            &["embedder.url = \"http://x\"", "embedder.model = \"x\""]
+        }
         key if key.starts_with("providers") => &[PROVIDER],
         _ => &[],
     }

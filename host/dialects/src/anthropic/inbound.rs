@@ -11,11 +11,11 @@ use serde_json::{Map, Value, json};
 use super::API;
 use crate::inbound::{
     InboundDialect, InboundError, ItemEdit, ItemGroup, LoweredBody, ParseContext, ParsedBody,
-    ParsedEntry, ToolNames, apply_edit, assistant_entry, edit_user_parts, invalid_request,
-    list_span, output_limit, parse_content, parse_item, raw_fields, raw_items, result_entry,
-    user_entry,
+    ParsedEntry, ToolNames, apply_edit, assistant_entry, edit_user_parts, invalid_request, is_true,
+    list_span, optional_count, optional_text, output_limit, parse_content, raw_fields, raw_items,
+    result_entry, user_entry,
 };
-use crate::json::{set, string, text, text_of};
+use crate::json::{set, string, take, take_text, text, text_of};
 use crate::message::{ChatBlock, ChatMessage, ToolCallBlock};
 
 /// Claude Code puts texts with this tag beside tool results: they do not start a user's turn.
@@ -29,11 +29,11 @@ pub struct AnthropicInbound;
 struct AnthropicBody<'a> {
     #[serde(borrow, default)]
     metadata: Option<&'a RawValue>,
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "optional_text")]
     model: Cow<'a, str>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "is_true")]
     stream: bool,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "optional_count")]
     max_tokens: Option<u64>,
     #[serde(borrow, default)]
     system: Option<&'a RawValue>,
@@ -41,12 +41,6 @@ struct AnthropicBody<'a> {
     tools: Option<&'a RawValue>,
     #[serde(borrow)]
     messages: Vec<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-struct InboundMessage {
-    role: String,
-    content: Value,
 }
 
 impl InboundDialect for AnthropicInbound {
@@ -66,24 +60,29 @@ impl InboundDialect for AnthropicInbound {
 
     fn parse_items(
         &self,
-        items: &[&str],
+        items: &mut dyn Iterator<Item = Result<Value, InboundError>>,
         before: ParseContext<'_>,
     ) -> Result<Vec<ItemGroup>, InboundError> {
         let mut tools = ToolNames::new(before);
-        let group = |(number, item): (usize, &&str)| {
-            let InboundMessage { role, content } = parse_item(number, item)?;
+        let group = |(number, item): (usize, Result<Value, InboundError>)| {
+            let mut message = item?;
+            let (Some(role), Some(content)) =
+                (take_text(&mut message, "role"), message.get_mut("content").map(Value::take))
+            else {
+                return Err(InboundError::in_message(number, "it has no role or no content"));
+            };
             Ok(ItemGroup::single(match role.as_str() {
                 "assistant" => {
-                    let answer: Vec<_> = blocks_of(content).iter().map(answer_block).collect();
+                    let answer = parse_content(content, answer_block);
                     tools.record(&answer);
                     vec![assistant_entry(API, answer)]
                 }
-                "user" => parse_user_blocks(&blocks_of(content), &tools),
+                "user" => parse_user_content(content, &tools),
                 // Claude Code sends messages of the role `system` in mid-conversation.
                 _ => vec![ParsedEntry::Note(text_of(Some(&content)))],
             }))
         };
-        items.iter().enumerate().map(group).collect()
+        items.enumerate().map(group).collect()
     }
 
     fn lower_output_limit(&self, json: &str, limit_tokens: u64) -> Option<LoweredBody> {
@@ -172,19 +171,19 @@ fn type_of(block: &Value) -> &str {
     text(block, "type")
 }
 
-fn answer_block(block: &Value) -> ChatBlock {
-    match type_of(block) {
+fn answer_block(mut block: Value) -> ChatBlock {
+    match type_of(&block) {
         "tool_use" => {
-            let arguments = block.get("input").cloned().unwrap_or_default();
-            let (id, name) = (string(block, "id"), string(block, "name"));
-            ChatBlock::ToolCall(ToolCallBlock::new(id, name, arguments))
+            let (id, name) = (string(&block, "id"), string(&block, "name"));
+            ChatBlock::ToolCall(ToolCallBlock::new(id, name, take(&mut block, "input")))
         }
         "thinking" => {
-            ChatBlock::thinking(text(block, "thinking"), Some(string(block, "signature")))
+            let thinking = take_text(&mut block, "thinking").unwrap_or_default();
+            ChatBlock::thinking(thinking, Some(string(&block, "signature")))
         }
         "redacted_thinking" => ChatBlock::Thinking {
             thinking: String::new(),
-            thinking_signature: Some(string(block, "data")),
+            thinking_signature: Some(string(&block, "data")),
             redacted: true,
         },
         _ => visible_block(block),
@@ -192,22 +191,27 @@ fn answer_block(block: &Value) -> ChatBlock {
 }
 
 /// A block of a user message or a tool result.
-fn visible_block(block: &Value) -> ChatBlock {
-    let source = block.get("source");
-    let data = source.and_then(|source| source.get("data")?.as_str());
-    match (type_of(block), data) {
-        ("text", _) => ChatBlock::text(string(block, "text")),
-        ("image", Some(data)) => ChatBlock::Image {
-            data: data.to_owned(),
-            mime_type: source.map(|source| string(source, "media_type")).unwrap_or_default(),
-        },
-        _ => ChatBlock::Other(block.clone()),
+fn visible_block(mut block: Value) -> ChatBlock {
+    match type_of(&block) {
+        "text" => ChatBlock::text(take_text(&mut block, "text").unwrap_or_default()),
+        "image" => inline_image_block(&mut block).unwrap_or(ChatBlock::Other(block)),
+        _ => ChatBlock::Other(block),
     }
 }
 
+/// An image in the block itself; `None` if it is a URL or the id of a file.
+fn inline_image_block(block: &mut Value) -> Option<ChatBlock> {
+    let source = block.get_mut("source")?;
+    let data = take_text(source, "data")?;
+    Some(ChatBlock::Image { data, mime_type: string(source, "media_type") })
+}
+
 /// The tool results of a user message, then one entry for all other blocks.
-fn parse_user_blocks(blocks: &[Value], tools: &ToolNames<'_>) -> Vec<ParsedEntry> {
-    let (results, rest): (Vec<_>, Vec<_>) = blocks.iter().partition(|block| is_result(block));
+fn parse_user_content(content: Value, tools: &ToolNames<'_>) -> Vec<ParsedEntry> {
+    let Value::Array(blocks) = content else {
+        return vec![user_entry(parse_content(content, visible_block))];
+    };
+    let (results, rest): (Vec<_>, Vec<_>) = blocks.into_iter().partition(is_result);
     let rest: Vec<_> = rest.into_iter().map(visible_block).collect();
     let mut entries: Vec<_> = results.into_iter().map(|block| parse_result(block, tools)).collect();
     let has_results = !entries.is_empty();
@@ -236,10 +240,10 @@ fn is_result(block: &Value) -> bool {
     type_of(block) == "tool_result"
 }
 
-fn parse_result(block: &Value, tools: &ToolNames<'_>) -> ParsedEntry {
-    let id = string(block, "tool_use_id");
+fn parse_result(mut block: Value, tools: &ToolNames<'_>) -> ParsedEntry {
+    let id = string(&block, "tool_use_id");
     let name = tools.find(&id).unwrap_or_default();
-    let content = parse_content(block.get("content"), visible_block);
+    let content = parse_content(take(&mut block, "content"), visible_block);
     let is_error = block.get("is_error").and_then(Value::as_bool).unwrap_or_default();
     result_entry(id, name, content, is_error)
 }

@@ -14,9 +14,9 @@ use super::API;
 use crate::inbound::{
     InboundDialect, InboundError, ItemEdit, ItemGroup, LoweredBody, ParseContext, ParsedBody,
     ParsedEntry, apply_edit, assistant_entry, edit_user_parts, invalid_request, list_span,
-    output_limit, parse_object_item, raw_fields, raw_items, result_entry, user_entry,
+    object_item, optional_count, output_limit, raw_fields, raw_items, result_entry, user_entry,
 };
-use crate::json::{parse_object, set, string, text, text_or_json};
+use crate::json::{parse_object, set, string, take, take_text, text, text_or_json};
 use crate::message::{ChatBlock, ChatMessage, ToolCallBlock};
 
 /// `POST /v1beta/models/M:generateContent`, `:streamGenerateContent` and `:countTokens`.
@@ -39,7 +39,7 @@ struct GeminiBody<'a> {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct GenerationConfig {
-    #[serde(default, alias = "max_output_tokens")]
+    #[serde(default, alias = "max_output_tokens", deserialize_with = "optional_count")]
     max_output_tokens: Option<u64>,
 }
 
@@ -102,24 +102,24 @@ impl InboundDialect for GeminiInbound {
 
     fn parse_items(
         &self,
-        items: &[&str],
+        items: &mut dyn Iterator<Item = Result<Value, InboundError>>,
         before: ParseContext<'_>,
     ) -> Result<Vec<ItemGroup>, InboundError> {
         let last = before.last_item.and_then(|item| parse_object(item).ok());
         // Generated ids contain the place of the item, so that they are the same in every request of a conversation.
         let position = before.item_count.saturating_sub(1);
         let mut calls = last.map_or_else(Vec::new, |content| calls_of(&content, position));
-        let group = |(number, item): (usize, &&str)| {
-            let content = parse_object_item(number, item)?;
+        let group = |(number, item): (usize, Result<Value, InboundError>)| {
+            let mut content = object_item(number, item)?;
             let position = before.item_count + number;
             let open = std::mem::replace(&mut calls, calls_of(&content, position));
             Ok(ItemGroup::single(if is_model(&content) {
-                vec![assistant_entry(API, parse_answer(&content, position))]
+                vec![assistant_entry(API, parse_answer(take_parts(&mut content), position))]
             } else {
-                parse_user_content(&content, open, position)
+                parse_user_content(take_parts(&mut content), open, position)
             }))
         };
-        items.iter().enumerate().map(group).collect()
+        items.enumerate().map(group).collect()
     }
 
     fn lower_output_limit(&self, json: &str, limit_tokens: u64) -> Option<LoweredBody> {
@@ -189,6 +189,13 @@ fn parts_of(content: &Value) -> &[Value] {
     content.get("parts").and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
+fn take_parts(content: &mut Value) -> Vec<Value> {
+    match take(content, "parts") {
+        Value::Array(parts) => parts,
+        _ => Vec::new(),
+    }
+}
+
 /// A field in either spelling: the API accepts camel case and snake case.
 fn field<'a>(part: &'a Value, camel: &str, snake: &str) -> Option<&'a Value> {
     part.get(camel).or_else(|| part.get(snake))
@@ -220,13 +227,13 @@ fn id_of(call: &Value, position: usize, nth: usize) -> String {
     }
 }
 
-fn parse_answer(content: &Value, position: usize) -> Vec<ChatBlock> {
+fn parse_answer(parts: Vec<Value>, position: usize) -> Vec<ChatBlock> {
     let mut nth = 0;
-    let block = |part: &Value| {
-        let Some(call) = call_of(part) else { return parse_part(part) };
+    let block = |part: Value| {
+        let Some(call) = call_of(&part) else { return parse_part(part) };
         let id = id_of(call, position, nth);
         nth += 1;
-        let signature = field(part, "thoughtSignature", "thought_signature");
+        let signature = field(&part, "thoughtSignature", "thought_signature");
         ChatBlock::ToolCall(ToolCallBlock {
             id,
             name: string(call, "name"),
@@ -234,36 +241,33 @@ fn parse_answer(content: &Value, position: usize) -> Vec<ChatBlock> {
             thought_signature: signature.and_then(|text| Some(text.as_str()?.to_owned())),
         })
     };
-    parts_of(content).iter().map(block).collect()
+    parts.into_iter().map(block).collect()
 }
 
-fn parse_part(part: &Value) -> ChatBlock {
-    let inline = field(part, "inlineData", "inline_data");
-    match (part.get("text").and_then(Value::as_str), inline) {
-        (Some(text), _) if part.get("thought") == Some(&Value::Bool(true)) => {
-            ChatBlock::thinking(text, None)
-        }
-        (Some(text), _) => ChatBlock::text(text),
-        (None, Some(inline)) => {
-            let mime_type = field(inline, "mimeType", "mime_type").and_then(Value::as_str);
-            let mime_type = mime_type.unwrap_or_default().to_owned();
-            ChatBlock::Image { data: string(inline, "data"), mime_type }
-        }
-        _ => ChatBlock::Other(part.clone()),
+fn parse_part(mut part: Value) -> ChatBlock {
+    if let Some(text) = take_text(&mut part, "text") {
+        let is_thought = part.get("thought") == Some(&Value::Bool(true));
+        return if is_thought { ChatBlock::thinking(text, None) } else { ChatBlock::text(text) };
     }
+    let Some(inline) = field(&part, "inlineData", "inline_data") else {
+        return ChatBlock::Other(part);
+    };
+    let mime_type = field(inline, "mimeType", "mime_type").and_then(Value::as_str);
+    let mime_type = mime_type.unwrap_or_default().to_owned();
+    ChatBlock::Image { data: string(inline, "data"), mime_type }
 }
 
 /// The responses of a user content in order, then one entry for all other parts.
 fn parse_user_content(
-    content: &Value,
+    parts: Vec<Value>,
     calls: Vec<GeminiCall>,
     position: usize,
 ) -> Vec<ParsedEntry> {
     let mut calls = UnansweredCalls::new(calls);
     let mut entries = Vec::new();
     let mut rest = Vec::new();
-    for (nth, part) in parts_of(content).iter().enumerate() {
-        let Some(response) = response_of(part) else {
+    for (nth, part) in parts.into_iter().enumerate() {
+        let Some(response) = response_of(&part) else {
             rest.push(parse_part(part));
             continue;
         };

@@ -3,26 +3,32 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::{InboundError, ParseContext, ParsedEntry};
 use crate::message::{
     AssistantMessage, ChatBlock, ChatMessage, ToolResultMessage, UserMessage, tool_calls,
 };
 
-/// Parses one item; `number` is its index.
-pub(crate) fn parse_item<'a, T: Deserialize<'a>>(
-    number: usize,
-    item: &'a str,
-) -> Result<T, InboundError> {
-    serde_json::from_str(item)
-        .map_err(|error| InboundError::InvalidMessage { number, reason: error.to_string() })
+/// Parses items, each when it is needed.
+pub fn json_items(items: &[&str]) -> impl Iterator<Item = Result<Value, InboundError>> {
+    items.iter().enumerate().map(|(number, item)| {
+        serde_json::from_str(item).map_err(|error| InboundError::in_message(number, error))
+    })
 }
 
-/// Parses one item that is a JSON object.
-pub(crate) fn parse_object_item(number: usize, item: &str) -> Result<Value, InboundError> {
-    parse_item::<Map<String, Value>>(number, item).map(Value::Object)
+/// An item that is a JSON object; `number` is its index.
+pub(crate) fn object_item(
+    number: usize,
+    item: Result<Value, InboundError>,
+) -> Result<Value, InboundError> {
+    item.and_then(|item| {
+        if item.is_object() {
+            Ok(item)
+        } else {
+            Err(InboundError::in_message(number, "not an object"))
+        }
+    })
 }
 
 /// The tool names of the calls so far, by call id: those of the items being parsed and those before.
@@ -49,18 +55,19 @@ impl<'a> ToolNames<'a> {
     }
 
     pub(crate) fn find(&self, call_id: &str) -> Option<String> {
+        // The request's own calls come first: clients reuse ids, and its calls are the newer ones.
         self.parsed.get(call_id).cloned().or_else(|| (self.before)(call_id))
     }
 }
 
 /// Blocks of a message's content, a string or a list of parts.
 pub(crate) fn parse_content(
-    content: Option<&Value>,
-    parse_part: impl Fn(&Value) -> ChatBlock,
+    content: Value,
+    parse_part: impl Fn(Value) -> ChatBlock,
 ) -> Vec<ChatBlock> {
     match content {
-        Some(Value::Array(parts)) => parts.iter().map(parse_part).collect(),
-        Some(Value::String(text)) => vec![ChatBlock::text(text)],
+        Value::Array(parts) => parts.into_iter().map(parse_part).collect(),
+        Value::String(text) => vec![ChatBlock::text(text)],
         _ => Vec::new(),
     }
 }

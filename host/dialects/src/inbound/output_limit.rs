@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use serde_json::value::RawValue;
 
+use super::parse_count;
 use super::spans::{replace_spans, span_of};
 
 /// The smallest thinking budget that Anthropic accepts, in provider tokens.
@@ -61,7 +62,7 @@ pub(crate) fn lower_anthropic(json: &str, limit: u64) -> Option<LoweredBody> {
 
 fn number_at(json: &str, path: &[&str]) -> Option<NumberSpan> {
     let raw = raw_at(json, path)?;
-    Some(NumberSpan { span: span_of(json, raw), value: raw.parse().ok()? })
+    Some(NumberSpan { span: span_of(json, raw), value: parse_count(raw)? })
 }
 
 /// The JSON text of the value at a path.

@@ -10,12 +10,13 @@ use super::API;
 use crate::blocks::data_url;
 use crate::inbound::{
     InboundDialect, InboundError, ItemEdit, ItemGroup, LoweredBody, ParseContext, ParsedBody,
-    ParsedEntry, ToolNames, assistant_entry, inline_image, invalid_request, list_span,
-    output_limit, parse_content, parse_object_item, raw_fields, result_entry, split_instructions,
-    user_entry,
+    ParsedEntry, ToolNames, assistant_entry, inline_image, invalid_request, is_true, list_span,
+    object_item, optional_count, optional_text, output_limit, parse_content, raw_fields,
+    result_entry, split_instructions, user_entry,
 };
 use crate::json::{
-    parse_object, parse_or_string, remove, set, string, text, text_of, text_or_json,
+    parse_object, parse_or_string, remove, set, string, take, take_text, text, text_of,
+    text_or_json,
 };
 use crate::message::{ChatBlock, ChatMessage, ToolCallBlock};
 
@@ -27,13 +28,13 @@ pub struct OpenAiChatInbound;
 struct ChatRequestBody<'a> {
     #[serde(borrow, default)]
     prompt_cache_key: Option<&'a RawValue>,
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "optional_text")]
     model: Cow<'a, str>,
-    #[serde(default)]
-    stream: Option<bool>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "is_true")]
+    stream: bool,
+    #[serde(default, deserialize_with = "optional_count")]
     max_tokens: Option<u64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "optional_count")]
     max_completion_tokens: Option<u64>,
     #[serde(borrow, default)]
     tools: Option<&'a RawValue>,
@@ -60,7 +61,7 @@ impl InboundDialect for OpenAiChatInbound {
         let fields = raw_fields([wire.tools, wire.functions, wire.response_format]);
         Ok(ParsedBody {
             model: wire.model,
-            is_stream: wire.stream.unwrap_or_default(),
+            is_stream: wire.stream,
             // The newer field wins if a client sends both.
             max_output_tokens: wire.max_completion_tokens.or(wire.max_tokens),
             session_hint: wire.prompt_cache_key.map(RawValue::get),
@@ -72,19 +73,19 @@ impl InboundDialect for OpenAiChatInbound {
 
     fn parse_items(
         &self,
-        items: &[&str],
+        items: &mut dyn Iterator<Item = Result<Value, InboundError>>,
         before: ParseContext<'_>,
     ) -> Result<Vec<ItemGroup>, InboundError> {
         let mut tools = ToolNames::new(before);
         let mut is_start = before.is_start;
-        let group = |(number, item): (usize, &&str)| {
-            let message = parse_object_item(number, item)?;
+        let group = |(number, item): (usize, Result<Value, InboundError>)| {
+            let mut message = object_item(number, item)?;
             let entries = match text(&message, "role") {
                 "system" | "developer" if is_start => Vec::new(),
-                "user" => vec![user_entry(content_of(&message))],
-                "tool" => vec![parse_result(&message, &tools)],
+                "user" => vec![user_entry(take_content(&mut message))],
+                "tool" => vec![parse_result(message, &tools)],
                 "assistant" => {
-                    let answer = parse_answer(&message);
+                    let answer = parse_answer(message);
                     tools.record(&answer);
                     vec![assistant_entry(API, answer)]
                 }
@@ -93,7 +94,7 @@ impl InboundDialect for OpenAiChatInbound {
             is_start &= entries.is_empty();
             Ok(ItemGroup::single(entries))
         };
-        items.iter().enumerate().map(group).collect()
+        items.enumerate().map(group).collect()
     }
 
     fn lower_output_limit(&self, json: &str, limit_tokens: u64) -> Option<LoweredBody> {
@@ -139,41 +140,46 @@ fn is_instruction(item: &str) -> bool {
     head.is_some_and(|head| matches!(head.role.as_str(), "system" | "developer"))
 }
 
-fn content_of(message: &Value) -> Vec<ChatBlock> {
-    parse_content(message.get("content"), parse_part)
+fn take_content(message: &mut Value) -> Vec<ChatBlock> {
+    parse_content(take(message, "content"), parse_part)
 }
 
-fn parse_part(part: &Value) -> ChatBlock {
-    if let Some(text) = part.get("text").and_then(Value::as_str) {
+fn parse_part(mut part: Value) -> ChatBlock {
+    if let Some(text) = take_text(&mut part, "text") {
         return ChatBlock::text(text);
     }
     let url = part.pointer("/image_url/url").and_then(Value::as_str);
-    url.and_then(inline_image).unwrap_or_else(|| ChatBlock::Other(part.clone()))
+    url.and_then(inline_image).unwrap_or(ChatBlock::Other(part))
 }
 
 /// A tool result; one of an unknown call becomes a note.
-fn parse_result(message: &Value, tools: &ToolNames<'_>) -> ParsedEntry {
-    let id = string(message, "tool_call_id");
+fn parse_result(mut message: Value, tools: &ToolNames<'_>) -> ParsedEntry {
+    let id = string(&message, "tool_call_id");
     match tools.find(&id) {
-        Some(tool) => result_entry(id, tool, content_of(message), false),
+        Some(tool) => result_entry(id, tool, take_content(&mut message), false),
         // Many local servers do without ids. A result entry without a call would be dropped as an
         // orphan.
         None => ParsedEntry::Note(text_of(message.get("content"))),
     }
 }
 
-fn parse_answer(message: &Value) -> Vec<ChatBlock> {
-    let thinking = text(message, "reasoning_content");
+fn parse_answer(mut message: Value) -> Vec<ChatBlock> {
+    let thinking = take_text(&mut message, "reasoning_content").unwrap_or_default();
     let thinking = (!thinking.is_empty()).then(|| ChatBlock::thinking(thinking, None));
-    let calls = message.get("tool_calls").and_then(Value::as_array).into_iter().flatten();
-    thinking.into_iter().chain(content_of(message)).chain(calls.map(parse_call)).collect()
+    let content = take_content(&mut message);
+    let calls = match take(&mut message, "tool_calls") {
+        Value::Array(calls) => calls,
+        _ => Vec::new(),
+    };
+    let calls = calls.into_iter().map(parse_call);
+    thinking.into_iter().chain(content).chain(calls).collect()
 }
 
-fn parse_call(wire: &Value) -> ChatBlock {
-    let id = string(wire, "id");
+fn parse_call(wire: Value) -> ChatBlock {
+    let id = string(&wire, "id");
     if id.is_empty() {
         // No result could be matched to it, so it is not a call that waits for one.
-        return ChatBlock::ProviderItem { api: API.into(), item: wire.clone() };
+        return ChatBlock::ProviderItem { api: API.into(), item: wire };
     }
     let function = wire.get("function").unwrap_or(&Value::Null);
     // Models write arguments that are not JSON; such text is kept, since it takes space as well.

@@ -15,11 +15,11 @@ use serde_json::{Value, json};
 use super::API;
 use crate::inbound::{
     InboundDialect, InboundError, ItemEdit, ItemGroup, LoweredBody, ParseContext, ParsedBody,
-    ParsedEntry, ToolNames, assistant_entry, inline_image, invalid_request, list_span,
-    output_limit, parse_content, parse_object_item, raw_fields, result_entry, split_instructions,
-    user_entry,
+    ParsedEntry, ToolNames, assistant_entry, inline_image, invalid_request, is_true, list_span,
+    object_item, optional_count, optional_text, output_limit, parse_content, raw_fields,
+    result_entry, split_instructions, user_entry,
 };
-use crate::json::{parse_object, parse_or_string, string, text, text_of};
+use crate::json::{parse_object, parse_or_string, string, take, take_text, text, text_of};
 use crate::message::{ChatBlock, ChatMessage, ToolCallBlock};
 use input::InputField;
 
@@ -31,11 +31,11 @@ pub struct OpenAiResponsesInbound;
 struct ResponsesBody<'a> {
     #[serde(borrow, default)]
     prompt_cache_key: Option<&'a RawValue>,
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "optional_text")]
     model: Cow<'a, str>,
-    #[serde(default)]
-    stream: Option<bool>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "is_true")]
+    stream: bool,
+    #[serde(default, deserialize_with = "optional_count")]
     max_output_tokens: Option<u64>,
     #[serde(borrow, default)]
     instructions: Option<&'a RawValue>,
@@ -79,7 +79,7 @@ impl InboundDialect for OpenAiResponsesInbound {
         let (leading, items) = split_instructions(&input, is_instruction);
         Ok(ParsedBody {
             model: wire.model,
-            is_stream: wire.stream.unwrap_or_default(),
+            is_stream: wire.stream,
             max_output_tokens: wire.max_output_tokens,
             session_hint: wire.prompt_cache_key.map(RawValue::get),
             prompt_parts: raw_fields([wire.instructions, wire.tools]).chain(leading).collect(),
@@ -90,24 +90,24 @@ impl InboundDialect for OpenAiResponsesInbound {
 
     fn parse_items(
         &self,
-        items: &[&str],
+        items: &mut dyn Iterator<Item = Result<Value, InboundError>>,
         before: ParseContext<'_>,
     ) -> Result<Vec<ItemGroup>, InboundError> {
         let mut tools = ToolNames::new(before);
         let mut groups: Vec<ItemGroup> = Vec::new();
         let mut is_start = before.is_start;
         let mut is_in_answer = false;
-        for (number, item) in items.iter().enumerate() {
-            let item = parse_object_item(number, item)?;
+        for (number, item) in items.enumerate() {
+            let mut item = object_item(number, item)?;
             let kind = kind_of(&item);
             let entries = match kind {
-                ItemKind::User => vec![user_entry(content_of(&item))],
+                ItemKind::User => vec![user_entry(take_content(&mut item))],
                 ItemKind::Instruction if is_start => Vec::new(),
                 ItemKind::Instruction => vec![ParsedEntry::Note(text_of(item.get("content")))],
-                ItemKind::Result => vec![parse_result(&item, &tools)],
+                ItemKind::Result => vec![parse_result(item, &tools)],
                 ItemKind::Reference | ItemKind::Other => Vec::new(),
                 ItemKind::Answer => {
-                    let blocks = parse_answer_item(&item);
+                    let blocks = parse_answer_item(item);
                     tools.record(&blocks);
                     if let Some(group) = groups.last_mut().filter(|_| is_in_answer) {
                         extend_answer(group, blocks);
@@ -202,27 +202,29 @@ fn kind_of(item: &Value) -> ItemKind {
     }
 }
 
-fn content_of(item: &Value) -> Vec<ChatBlock> {
-    parse_content(item.get("content"), parse_part)
+fn take_content(item: &mut Value) -> Vec<ChatBlock> {
+    parse_content(take(item, "content"), parse_part)
 }
 
-fn parse_part(part: &Value) -> ChatBlock {
-    if let Some(text) = part.get("text").and_then(Value::as_str) {
+fn parse_part(mut part: Value) -> ChatBlock {
+    if let Some(text) = take_text(&mut part, "text") {
         return ChatBlock::text(text);
     }
     let url = part.get("image_url").and_then(Value::as_str);
-    url.and_then(inline_image).unwrap_or_else(|| ChatBlock::Other(part.clone()))
+    url.and_then(inline_image).unwrap_or(ChatBlock::Other(part))
 }
 
 /// A tool result. One of an unknown call becomes a note: a result entry without a call would be
 /// dropped as an orphan.
-fn parse_result(item: &Value, tools: &ToolNames<'_>) -> ParsedEntry {
+fn parse_result(mut item: Value, tools: &ToolNames<'_>) -> ParsedEntry {
     // The output of a local shell has its call's id as `id`.
-    let id = call_id_of(item).map_or_else(|| string(item, "id"), str::to_owned);
-    let Some(tool) = tools.find(&id) else { return ParsedEntry::Note(output_text(item)) };
+    let id = call_id_of(&item).map_or_else(|| string(&item, "id"), str::to_owned);
+    let Some(tool) = tools.find(&id) else { return ParsedEntry::Note(output_text(&item)) };
     let content = match item.get("output") {
-        output @ Some(Value::String(_) | Value::Array(_)) => parse_content(output, parse_part),
-        _ => vec![ChatBlock::text(output_text(item))],
+        Some(Value::String(_) | Value::Array(_)) => {
+            parse_content(take(&mut item, "output"), parse_part)
+        }
+        _ => vec![ChatBlock::text(output_text(&item))],
     };
     result_entry(id, tool, content, false)
 }
@@ -239,14 +241,14 @@ fn output_text(item: &Value) -> String {
     }
 }
 
-fn parse_answer_item(item: &Value) -> Vec<ChatBlock> {
-    match type_of(item) {
-        "message" => content_of(item),
-        kind if kind.ends_with("_call") && call_id_of(item).is_some() => {
-            vec![ChatBlock::ToolCall(parse_call(item))]
+fn parse_answer_item(mut item: Value) -> Vec<ChatBlock> {
+    match type_of(&item) {
+        "message" => take_content(&mut item),
+        kind if kind.ends_with("_call") && call_id_of(&item).is_some() => {
+            vec![ChatBlock::ToolCall(parse_call(&item))]
         }
         // No result follows what the provider's own tools did, so it is not a call here.
-        _ => vec![ChatBlock::ProviderItem { api: API.into(), item: item.clone() }],
+        _ => vec![ChatBlock::ProviderItem { api: API.into(), item }],
     }
 }
 

@@ -8,101 +8,63 @@ use ctxhost_engine_api::border::{EngineCall, EngineReply, FailurePolicy};
 use ctxhost_engine_api::*;
 
 use super::view::LinkView;
-use super::{ChainOutcome, EngineChain, ServingLink, UnansweredCall};
+use super::{ChainLink, ChainOutcome, EngineChain, ServingLink, UnansweredCall};
 use crate::error::{SlotError, is_caller_error};
 use crate::service::EngineContext;
 
 impl EngineChain {
-    /// Calls the engines of the chain. A call is unanswered where they are closed meanwhile.
+    /// Calls every serving engine, with positions of its own view; some calls have a rule of their own. New entries
+    /// go to the first engine alone: the views of the others follow from its next plan, so they ingest before their
+    /// next call.
     pub(in super::super) async fn call(
         &self,
         context: EngineContext<'_>,
         call: &EngineCall,
     ) -> Result<ChainOutcome, SlotError> {
-        // Calls that only report their errors are served by the remaining engines even then.
-        if call.on_failure() != FailurePolicy::Report {
-            self.refuse_while_quarantined(call.name())?;
-        }
-        let answer = async {
-            match call {
-                EngineCall::Compact(request) => self.compact(context.transcript, request).await,
-                _ if self.links.len() < 2 => self.call_each(context, call).await,
-                EngineCall::Assemble(request) => self.assemble(context, request).await,
-                EngineCall::CallTool(request) => self.call_tool(context, call, request).await,
-                EngineCall::PrepareSubagentSpawn(request) => {
-                    self.prepare_spawn(context, request).await
-                }
-                EngineCall::RollbackSubagentSpawn(request) => self.rollback_spawn(request).await,
-                _ => self.call_each(context, call).await,
+        let is_chain = self.links.len() > 1;
+        match call {
+            EngineCall::Compact(request) => return self.compact(context.transcript, request).await,
+            EngineCall::Assemble(request) if is_chain => {
+                return self.assemble(context, request).await;
             }
-        };
-        let answer = self.retired.run_until_cancelled(answer).await;
-        answer.unwrap_or_else(|| Ok(ChainOutcome::Unanswered(UnansweredCall::default())))
-    }
-
-    /// Calls every serving engine, with positions of its own view. New entries go to the first
-    /// engine alone: the views of the others follow from its next plan, so they ingest before their
-    /// next call.
-    async fn call_each(
-        &self,
-        context: EngineContext<'_>,
-        call: &EngineCall,
-    ) -> Result<ChainOutcome, SlotError> {
-        let began = Instant::now();
-        let session = call.session();
-        if matches!(call, EngineCall::Bootstrap(_)) {
-            self.views.forget(session);
+            EngineCall::CallTool(request) if is_chain => {
+                return self.call_tool(context, call, request).await;
+            }
+            EngineCall::PrepareSubagentSpawn(request) if is_chain => {
+                return self.prepare_spawn(context, request).await;
+            }
+            EngineCall::RollbackSubagentSpawn(request) if is_chain => {
+                return self.rollback_spawn(request).await;
+            }
+            EngineCall::Bootstrap(request) => self.views.forget(&request.session),
+            _ => {}
         }
+        let began = Instant::now();
         // Taken out of the cache, so that an aborted call leaves no half-updated view behind.
-        let mut views = self.views.take(session, self.links.len());
+        let mut views = self.views.take(call.session(), self.links.len());
         let (mut reply, mut by, mut lost) = (None, Vec::new(), None);
         let is_ingest = matches!(call, EngineCall::Ingest(_));
         let called: Vec<ServingLink<'_>> =
             self.serving_links().filter(|serving| !is_ingest || serving.link.number == 0).collect();
         for serving in called {
-            let mut call = call.clone();
-            let projected = match views.get_mut(serving.link.number) {
-                Some(view) if serving.link.number > 0 => {
-                    let projected = self.views.project_last_plan(view, context.transcript);
-                    if let Some(entries) = call.entries_mut() {
-                        *entries = view.projected_range(entries);
-                    }
-                    if needs_ingest_first(&call)
-                        && let Err(error) =
-                            ingest_new_entries(serving, view, &projected, call.session()).await
-                    {
-                        lost = self.handle_failure(serving.link, "ingest", error)?.or(lost);
-                        continue;
-                    }
-                    projected
+            let mut own = call.clone();
+            let view = views.get_mut(serving.link.number);
+            let projected = match self.prepare_call(serving, view, context, &mut own).await {
+                Ok(projected) => projected,
+                Err(error) => {
+                    lost = self.handle_failure(serving.link, "ingest", error)?.or(lost);
+                    continue;
                 }
-                _ => context.transcript.clone(),
             };
-            let name = call.name();
-            let on_failure = call.on_failure();
-            match (serving.engine.call(&projected, call).await, on_failure) {
-                (Ok(answer), _) => {
+            match serving.engine.call(&projected, own).await {
+                Ok(answer) => {
                     by.push(serving);
-                    reply = Some(match reply {
-                        Some(before) => merge_replies(before, answer),
-                        None => answer,
-                    });
+                    reply = Some(merge_replies(reply, answer));
                 }
-                (Err(error), FailurePolicy::Report) => {
-                    return Err(SlotError::from_engine(&serving.link.id, name, error));
-                }
-                (Err(error), FailurePolicy::Caller) => {
-                    return Err(self.handle_caller_failure(serving.link, name, error));
-                }
-                (Err(error), FailurePolicy::Fallback) if is_caller_error(error.kind) => {
-                    return Err(SlotError::from_answer(error));
-                }
-                (Err(error), FailurePolicy::Fallback) => {
-                    lost = self.handle_failure(serving.link, name, error)?.or(lost);
-                }
+                Err(error) => lost = self.handle_call_error(serving.link, call, error)?.or(lost),
             }
         }
-        self.views.store(session, views);
+        self.views.store(call.session(), views);
         if is_ingest && reply.is_none() {
             by.extend(self.serving_links().next());
             reply = Some(EngineReply::Ingest(IngestReply::default()));
@@ -111,6 +73,45 @@ impl EngineChain {
             Some(reply) => self.answered(&by, reply, began),
             None => ChainOutcome::Unanswered(UnansweredCall { lost_call: lost, refused_plans: 0 }),
         })
+    }
+
+    /// The transcript that an engine sees, to whose positions the call is translated.
+    async fn prepare_call(
+        &self,
+        serving: ServingLink<'_>,
+        view: Option<&mut LinkView>,
+        context: EngineContext<'_>,
+        call: &mut EngineCall,
+    ) -> Result<Transcript> {
+        let Some(view) = view.filter(|_| serving.link.number > 0) else {
+            return Ok(context.transcript.clone());
+        };
+        let projected = self.views.project_last_plan(view, context.transcript);
+        if let Some(entries) = call.entries_mut() {
+            *entries = view.projected_range(entries);
+        }
+        if needs_ingest_first(call) {
+            ingest_new_entries(serving, view, &projected, call.session()).await?;
+        }
+        Ok(projected)
+    }
+
+    /// Handles a failed call by its policy. Where the engine lost it and still serves, returns the message for that
+    /// call.
+    fn handle_call_error(
+        &self,
+        link: &ChainLink,
+        call: &EngineCall,
+        error: EngineError,
+    ) -> Result<Option<String>, SlotError> {
+        match call.on_failure() {
+            FailurePolicy::Report => Err(SlotError::from_engine(&link.id, call.name(), error)),
+            FailurePolicy::Caller => Err(self.handle_caller_failure(link, call.name(), error)),
+            FailurePolicy::Fallback if is_caller_error(error.kind) => {
+                Err(SlotError::from_answer(error))
+            }
+            FailurePolicy::Fallback => self.handle_failure(link, call.name(), error),
+        }
     }
 
     /// Compacts with the last engine that compacts itself, over the session and not a projection.
@@ -302,9 +303,10 @@ pub(super) async fn ingest_new_entries(
     serving.engine.ask(projected, request).await.map(drop)
 }
 
-/// Merges the replies of two engines to one call. A turn is new if it was new to either; of two
+/// Merges the replies of engines to one call. A turn is new if it was new to either; of two
 /// tools with one name the first is offered.
-fn merge_replies(first: EngineReply, second: EngineReply) -> EngineReply {
+fn merge_replies(first: Option<EngineReply>, second: EngineReply) -> EngineReply {
+    let Some(first) = first else { return second };
     match (first, second) {
         (EngineReply::CommitTurn(CommitTurnReply::Duplicate), second) => second,
         (EngineReply::Maintain(first), EngineReply::Maintain(second)) => {

@@ -8,12 +8,12 @@
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ctxhost_engine_api::transcript::log::NewEntry;
 use ctxhost_engine_api::transcript::projection_builder::{ProjectionBuilder, SharedEntry};
 use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::{Action, Entry, EntryKind, Flags, Plan, Role, SessionRef, Transcript};
+use parking_lot::Mutex;
 use serde_json::json;
 
 use super::compose::{PlanProjection, ProjectedRun};
@@ -47,14 +47,14 @@ impl LinkViews {
     pub(super) fn take(&self, session: Option<&SessionRef>, links: usize) -> Vec<LinkView> {
         let Some(session) = session.filter(|_| links > 1) else { return Vec::new() };
         // Taken out instead of locked: two calls of one session never overlap, and others must not wait.
-        let cached = self.cache().sessions.remove(&session.id).map(|(_, views)| views);
+        let cached = self.cache.lock().sessions.remove(&session.id).map(|(_, views)| views);
         cached.unwrap_or_else(|| (0..links).map(|_| LinkView::default()).collect())
     }
 
     /// Puts the views back into the cache.
     pub(super) fn store(&self, session: Option<&SessionRef>, views: Vec<LinkView>) {
         let Some(session) = session.filter(|_| !views.is_empty()) else { return };
-        let mut cache = self.cache();
+        let mut cache = self.cache.lock();
         cache.calls += 1;
         let now = cache.calls;
         cache.sessions.insert(session.id.clone(), (now, views));
@@ -67,16 +67,14 @@ impl LinkViews {
     }
 
     /// Drops the views of a session.
-    pub(super) fn forget(&self, session: Option<&SessionRef>) {
-        if let Some(session) = session {
-            self.cache().sessions.remove(&session.id);
-        }
+    pub(super) fn forget(&self, session: &SessionRef) {
+        self.cache.lock().sessions.remove(&session.id);
     }
 
     /// Projects a plan over the session's transcript.
     pub(super) fn project(&self, view: &mut LinkView, plan: Plan, base: &Transcript) -> Transcript {
         view.project(plan, base, || {
-            let mut cache = self.cache();
+            let mut cache = self.cache.lock();
             cache.epochs += 1;
             FIRST_EPOCH + cache.epochs - 1
         })
@@ -86,10 +84,6 @@ impl LinkViews {
     pub(super) fn project_last_plan(&self, view: &mut LinkView, base: &Transcript) -> Transcript {
         let plan = view.plan_of_last_request(base);
         self.project(view, plan, base)
-    }
-
-    fn cache(&self) -> MutexGuard<'_, LinkViewCache> {
-        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,7 +1,8 @@
 //! The log quota: lines and bytes in a minute. Lines beyond it are dropped and counted.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use super::Quotas;
 
@@ -60,7 +61,7 @@ impl LogQuota {
     }
 
     fn check_at(&self, bytes: u64, now: Instant) -> LogDecision {
-        let mut minute = self.minute.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut minute = self.minute.lock();
         let mut dropped_before = 0;
         if now.duration_since(minute.began) >= WINDOW {
             dropped_before = minute.dropped;
@@ -79,7 +80,7 @@ impl LogQuota {
 
     /// Takes the number of dropped lines that were not reported yet.
     pub(crate) fn take_dropped(&self) -> u64 {
-        let mut minute = self.minute.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut minute = self.minute.lock();
         std::mem::take(&mut minute.dropped)
     }
 }

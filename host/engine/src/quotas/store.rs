@@ -1,12 +1,16 @@
-//! The store quota: a store that refuses what does not fit.
+//! The store of one engine: values in one place for all sessions, blobs with their session, and a limit of both.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ctxhost_blobs::hash;
+use ctxhost_blobs::{SessionBlobs, hash};
+use parking_lot::{Mutex, MutexGuard};
 
 use super::Quotas;
+use crate::calls;
+use crate::environment::EngineEnvironment;
+use crate::session_queries::SessionQueries;
 use crate::store::{EngineStore, StoreError, StoreSize};
 
 /// The cost of each value and blob beside its bytes: the smallest file takes as much on a disk.
@@ -16,9 +20,10 @@ const ENTRY_BYTES: u64 = 4096;
 const WINDOW: Duration = Duration::from_secs(3600);
 
 /// A store with a size limit.
-#[derive(Debug)]
 pub(crate) struct StoreQuota {
-    store: Arc<dyn EngineStore>,
+    /// The values, and blobs of no session.
+    pub(crate) values: Arc<dyn EngineStore>,
+    sessions: Option<Arc<dyn SessionQueries>>,
     limit: u64,
     used: Mutex<StoreUsage>,
 }
@@ -48,13 +53,61 @@ impl StoreUsage {
 }
 
 impl StoreQuota {
-    pub(crate) fn new(store: Arc<dyn EngineStore>, quotas: &Quotas) -> StoreQuota {
+    /// The store of the engine `id`.
+    pub(crate) fn new(id: &str, environment: &EngineEnvironment, quotas: &Quotas) -> StoreQuota {
         let limit = quotas.store_mib.saturating_mul(1024 * 1024);
-        StoreQuota { store, limit, used: Mutex::default() }
+        let (values, sessions) = (environment.open_store(id), environment.sessions.clone());
+        StoreQuota { values, sessions, limit, used: Mutex::default() }
+    }
+
+    /// Sets a value that fits; durable when it returns.
+    pub(crate) fn put(&self, key: &str, value: &str) -> Result<(), StoreError> {
+        let cost = cost_of_value(key, value);
+        // Held during the write: two concurrent writes could both seem to fit.
+        let mut used = self.used();
+        let replaced = || {
+            let before = self.values.get(key)?;
+            Ok(before.map_or(0, |before| cost_of_value(key, &before)))
+        };
+        self.reserve(&mut used, cost, replaced)?;
+        self.values.put(key, value)?;
+        used.values = used.values.map(|values| values + cost);
+        Ok(())
+    }
+
+    /// Stores bytes that fit with the session of the call; returns their SHA-256 in hex.
+    pub(crate) fn put_blob(&self, bytes: &[u8]) -> Result<String, StoreError> {
+        let cost = cost_of(StoreSize { entries: 1, bytes: bytes.len() as u64 });
+        let mut used = self.used();
+        // The same bytes are stored once.
+        if !used.handles.contains(&hash(bytes)) {
+            self.reserve(&mut used, cost, || Ok(0))?;
+        }
+        let handle = match self.session_blobs() {
+            Some(blobs) => blobs.put(bytes)?,
+            None => self.values.put_blob(bytes)?,
+        };
+        if used.handles.insert(handle.clone()) {
+            used.blobs += cost;
+        }
+        Ok(handle)
+    }
+
+    /// The bytes of a hash.
+    pub(crate) fn get_blob(&self, handle: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        // Blobs that were put without a session are in the shared store.
+        let found = self.session_blobs().map_or(Ok(None), |blobs| blobs.get(handle))?;
+        found.map_or_else(|| self.values.get_blob(handle), |bytes| Ok(Some(bytes)))
+    }
+
+    /// The blobs of the session of the running call; `None` on a thread that the engine started
+    /// itself, and for a session that is not on disk.
+    fn session_blobs(&self) -> Option<SessionBlobs> {
+        self.sessions.as_ref()?.blobs(&calls::current_session()?)
     }
 
     fn used(&self) -> MutexGuard<'_, StoreUsage> {
-        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut used = self.used.lock();
         used.forget_old_blobs(Instant::now());
         used
     }
@@ -71,7 +124,7 @@ impl StoreQuota {
         if used.values.is_some_and(|values| fits(values.saturating_add(used.blobs))) {
             return Ok(());
         }
-        let values = cost_of(self.store.size()?);
+        let values = cost_of(self.values.size()?);
         used.values = Some(values);
         let all = values.saturating_add(used.blobs);
         if fits(all) || fits(all.saturating_sub(replaced()?)) {
@@ -90,65 +143,21 @@ fn cost_of(kept: StoreSize) -> u64 {
     kept.bytes.saturating_add(kept.entries.saturating_mul(ENTRY_BYTES))
 }
 
-impl EngineStore for StoreQuota {
-    fn get(&self, key: &str) -> Result<Option<String>, StoreError> {
-        self.store.get(key)
-    }
-
-    fn put(&self, key: &str, value: &str) -> Result<(), StoreError> {
-        let cost = cost_of_value(key, value);
-        // Held during the write: two concurrent writes could both seem to fit.
-        let mut used = self.used();
-        let replaced = || {
-            let before = self.store.get(key)?;
-            Ok(before.map_or(0, |before| cost_of_value(key, &before)))
-        };
-        self.reserve(&mut used, cost, replaced)?;
-        self.store.put(key, value)?;
-        used.values = used.values.map(|values| values + cost);
-        Ok(())
-    }
-
-    fn delete(&self, key: &str) -> Result<(), StoreError> {
-        self.store.delete(key)
-    }
-
-    fn list(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
-        self.store.list(prefix)
-    }
-
-    fn put_blob(&self, bytes: &[u8]) -> Result<String, StoreError> {
-        let cost = cost_of(StoreSize { entries: 1, bytes: bytes.len() as u64 });
-        let mut used = self.used();
-        // The same bytes are stored once.
-        if !used.handles.contains(&hash(bytes)) {
-            self.reserve(&mut used, cost, || Ok(0))?;
-        }
-        let handle = self.store.put_blob(bytes)?;
-        if used.handles.insert(handle.clone()) {
-            used.blobs += cost;
-        }
-        Ok(handle)
-    }
-
-    fn get_blob(&self, handle: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        self.store.get_blob(handle)
-    }
-
-    fn size(&self) -> Result<StoreSize, StoreError> {
-        self.store.size()
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
-    use crate::store::{FileStore, MemoryStore};
+    use crate::clock::HostClock;
+    use crate::timeouts::EngineTimeouts;
 
     const MIB: usize = 1024 * 1024;
 
-    fn of_one_mib(store: impl EngineStore + 'static) -> StoreQuota {
-        StoreQuota::new(Arc::new(store), &Quotas { store_mib: 1, ..Quotas::default() })
+    fn of_one_mib(folder: Option<&Path>) -> StoreQuota {
+        let mut environment =
+            EngineEnvironment::new(EngineTimeouts::default(), HostClock::default());
+        environment.store_folder = folder.map(Path::to_owned);
+        StoreQuota::new("demo", &environment, &Quotas { store_mib: 1, ..Quotas::default() })
     }
 
     fn check(store: &StoreQuota) {
@@ -159,30 +168,30 @@ mod tests {
             message.contains("plugins.quotas.store_mib") && message.contains("1,048,576"),
             "{message}"
         );
-        assert_eq!(store.get("b").unwrap(), None, "nothing of it was written");
+        assert_eq!(store.values.get("b").unwrap(), None, "nothing of it was written");
         for _ in 0..10 {
             store.put("a", &"y".repeat(MIB / 2)).unwrap();
         }
-        store.delete("a").unwrap();
+        store.values.delete("a").unwrap();
         store.put("b", &"x".repeat(MIB / 2)).unwrap();
     }
 
     #[test]
     fn what_does_not_fit_is_refused_and_what_was_replaced_or_removed_does_not_count() {
-        check(&of_one_mib(MemoryStore::default()));
+        check(&of_one_mib(None));
         let state = tempfile::tempdir().unwrap();
-        check(&of_one_mib(FileStore::new(state.path(), "demo")));
+        check(&of_one_mib(Some(state.path())));
         // Another process finds what is there.
-        let again = of_one_mib(FileStore::new(state.path(), "demo"));
+        let again = of_one_mib(Some(state.path()));
         assert!(again.put("c", &"x".repeat(MIB / 2)).is_err());
     }
 
     #[test]
     fn empty_values_and_blobs_count_as_well() {
-        let store = of_one_mib(MemoryStore::default());
+        let store = of_one_mib(None);
         let fitted = (0..1000).take_while(|n| store.put(&format!("{n:04}"), "").is_ok()).count();
         assert_eq!(fitted, 255, "each takes 4 KiB and its key");
-        let store = of_one_mib(MemoryStore::default());
+        let store = of_one_mib(None);
         let blob = vec![7; MIB / 2];
         for _ in 0..9 {
             store.put_blob(&blob).unwrap();

@@ -19,6 +19,8 @@ use std::path::PathBuf;
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
+use super::info::Confinement;
+
 /// The resources of a sandbox.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ConfinementLimits {
@@ -28,15 +30,6 @@ pub(super) struct ConfinementLimits {
     pub(super) open_files: u64,
     /// Readable paths beside the system's libraries.
     pub(super) readable: Vec<PathBuf>,
-}
-
-/// The restrictions of a sandbox, and those that this machine's kernel lacks.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Confinement {
-    /// In force.
-    pub applied: Vec<String>,
-    /// Not in force, each with the reason.
-    pub missing: Vec<String>,
 }
 
 /// Closes the descriptors of the host, and ties the life of this process to that of the host.

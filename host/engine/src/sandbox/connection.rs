@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use ctxhost_engine_api::border::{EngineCall, EngineReply, HostServices as _};
 use ctxhost_engine_api::*;
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -104,7 +105,7 @@ impl SandboxConnection {
 
     /// Why the process ended; `None` while it runs.
     pub(super) fn exit_reason(&self) -> Option<String> {
-        match &*self.shared.pending() {
+        match &*self.shared.pending.lock() {
             PendingCalls::Open(_) => None,
             PendingCalls::Closed(reason) => Some(reason.clone()),
         }
@@ -142,7 +143,7 @@ impl SandboxConnection {
 
     fn send_job(&self, guard: &CallGuard, job: SendJob) -> PendingCall {
         let (reply, receiver) = oneshot::channel();
-        if let PendingCalls::Open(pending) = &mut *self.shared.pending() {
+        if let PendingCalls::Open(pending) = &mut *self.shared.pending.lock() {
             pending.insert(guard.id.0, reply);
             self.shared.begun.fetch_add(1, Ordering::Relaxed);
         }
@@ -159,28 +160,20 @@ impl SandboxConnection {
 }
 
 impl ConnectionState {
-    fn pending(&self) -> MutexGuard<'_, PendingCalls> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn call_activity(&self) -> CallActivity {
         let is_running =
-            matches!(&*self.pending(), PendingCalls::Open(pending) if !pending.is_empty());
+            matches!(&*self.pending.lock(), PendingCalls::Open(pending) if !pending.is_empty());
         CallActivity { begun: self.begun.load(Ordering::Relaxed), is_running }
-    }
-
-    fn host_calls(&self) -> MutexGuard<'_, HashMap<u64, AbortHandle>> {
-        self.host_calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Fails all pending calls and aborts all host calls of a process that ended.
     fn close(&self, reason: &str) {
-        *self.pending() = PendingCalls::Closed(reason.to_owned());
-        self.host_calls().drain().for_each(|(_, task)| task.abort());
+        *self.pending.lock() = PendingCalls::Closed(reason.to_owned());
+        self.host_calls.lock().drain().for_each(|(_, task)| task.abort());
     }
 
     fn complete_call(&self, call: u64, result: Result<EngineReply>) {
-        let PendingCalls::Open(pending) = &mut *self.pending() else { return };
+        let PendingCalls::Open(pending) = &mut *self.pending.lock() else { return };
         if let Some(reply) = pending.remove(&call) {
             // Fails where the caller has gone.
             let _ = reply.send(result);
@@ -274,7 +267,7 @@ impl ReplyReader {
                 return self.start_host_call(host_call, session, request);
             }
             FromSandbox::CancelHostCall { host_call } => {
-                if let Some(task) = self.shared.host_calls().remove(&host_call) {
+                if let Some(task) = self.shared.host_calls.lock().remove(&host_call) {
                     task.abort();
                 }
             }
@@ -297,7 +290,7 @@ impl ReplyReader {
         session: Option<String>,
         request: HostCall,
     ) -> io::Result<()> {
-        let mut host_calls = self.shared.host_calls();
+        let mut host_calls = self.shared.host_calls.lock();
         if host_calls.len() >= MAX_HOST_CALLS {
             let message = format!("more than {MAX_HOST_CALLS} concurrent host calls");
             return Err(protocol_error(&message));
@@ -308,7 +301,7 @@ impl ReplyReader {
             let session = session.map(Into::into);
             let result = scope_session(session, serve_host_call(services.as_ref(), request)).await;
             let _ = jobs.send(SendJob::HostReply { host_call: id, result });
-            shared.host_calls().remove(&id);
+            shared.host_calls.lock().remove(&id);
         };
         // The list is locked, so a task that ends at once still removes its entry after this line.
         host_calls.insert(id, self.shared.runtime.spawn(work).abort_handle());

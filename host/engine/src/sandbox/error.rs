@@ -5,6 +5,14 @@ use super::program::ProgramError;
 /// Why a sandbox does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
+    /// The system has no sandboxes.
+    #[error(
+        "engines have no sandbox on {system}, so isolation = \"process\" is refused; isolation = \"thread\" runs it in this process, with all rights of the user"
+    )]
+    Absent {
+        /// The system.
+        system: &'static str,
+    },
     /// No program was found.
     #[error(transparent)]
     Program(#[from] ProgramError),

@@ -16,6 +16,9 @@ pub(super) async fn serve_host_call(
         HostCall::Complete { call, request } => {
             HostReply::Completion(services.complete(CallId(call), request).await?)
         }
+        HostCall::Embed { call, request } => {
+            HostReply::Vectors(services.embed(CallId(call), request).await?.into())
+        }
         HostCall::KvGet { key } => HostReply::Value(services.kv_get(key).await?),
         HostCall::KvPut { key, value } => {
             services.kv_put(key, value).await?;

@@ -12,9 +12,10 @@ use ctxhost_engine_api::*;
 use serde_json::Value;
 use tokio::runtime::Handle;
 
-use super::confinement::{Confinement, ConfinementLimits};
+use super::confinement::ConfinementLimits;
 use super::connection::SandboxConnection;
 use super::error::SandboxError;
+use super::info::Confinement;
 use super::process::SandboxProcess;
 use super::program::find_program;
 use super::settings::SandboxSettings;

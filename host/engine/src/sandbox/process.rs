@@ -7,10 +7,11 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, MutexGuard, mpsc};
+use std::sync::{Arc, mpsc};
 
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
+use parking_lot::Mutex;
 use rustix::process::{WaitId, WaitIdOptions, waitid};
 
 use super::program::COMMAND;
@@ -76,7 +77,7 @@ impl SandboxProcess {
 
     /// Calls `callback` with the reason once the process has ended; at once where it has.
     pub(super) fn on_exit(&self, callback: impl FnOnce(String) + Send + 'static) {
-        let ended = match &mut *self.state() {
+        let ended = match &mut *self.state.lock() {
             ProcessState::Exited(reason) => reason.clone(),
             ProcessState::Running { on_exit, .. } => {
                 *on_exit = Some(Box::new(callback));
@@ -88,7 +89,7 @@ impl SandboxProcess {
 
     /// Calls `look` with the pid, which cannot be reused meanwhile; `None` where the process has ended.
     pub(super) fn with_running_pid<T>(&self, look: impl FnOnce(u32) -> T) -> Option<T> {
-        match &*self.state() {
+        match &*self.state.lock() {
             ProcessState::Running { .. } => Some(look(self.pid)),
             ProcessState::Exited(_) => None,
         }
@@ -96,7 +97,7 @@ impl SandboxProcess {
 
     /// Kills the process. The first reason given is the one that is reported.
     pub(super) fn kill(&self, reason: Option<&str>) {
-        if let ProcessState::Running { kill_reason, .. } = &mut *self.state() {
+        if let ProcessState::Running { kill_reason, .. } = &mut *self.state.lock() {
             if kill_reason.is_none() {
                 *kill_reason = reason.map(str::to_owned);
             }
@@ -118,7 +119,7 @@ impl SandboxProcess {
             while matches!(waitid(WaitId::Pid(pid), options), Err(rustix::io::Errno::INTR)) {}
         }
         let (reason, on_exit) = {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             let status = child.wait();
             let (kill_reason, on_exit) = match &mut *state {
                 ProcessState::Running { kill_reason, on_exit } => {
@@ -133,10 +134,6 @@ impl SandboxProcess {
         if let Some(callback) = on_exit {
             callback(reason);
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, ProcessState> {
-        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 

@@ -7,9 +7,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The environment variable with the program, where the config names none.
 pub(super) const PROGRAM_VARIABLE: &str = "CTXHOST_SANDBOX";
 
-/// Its name until version 0.1, accepted in 0.2 as well.
-const OLD_PROGRAM_VARIABLE: &str = "CTXHOST_WORKER";
-
 /// The hidden command that runs the program as a sandbox.
 pub(super) const COMMAND: &str = "engine-sandbox";
 
@@ -52,10 +49,8 @@ pub(super) fn find_program(configured: Option<&Path>) -> Result<PathBuf, Program
     if let Some(path) = configured {
         return named("plugins.sandbox.program", path.to_owned());
     }
-    for variable in [PROGRAM_VARIABLE, OLD_PROGRAM_VARIABLE] {
-        if let Some(path) = std::env::var_os(variable) {
-            return named(variable, path.into());
-        }
+    if let Some(path) = std::env::var_os(PROGRAM_VARIABLE) {
+        return named(PROGRAM_VARIABLE, path.into());
     }
     let itself = PathBuf::from(ITSELF);
     if CAN_BE_A_SANDBOX.load(Ordering::Relaxed) && itself.exists() {

@@ -10,38 +10,38 @@ ctxhost_engine_api::settings! {
     #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields)]
     pub struct SandboxSettings {
-        /// The program that runs as a sandbox, relative to this file; unset, the variable
-        /// CTXHOST_SANDBOX, then this program, then a ctxhost beside it or in PATH.
+        /// Program that runs as a sandbox, relative to this file; unset, the variable
+        /// CTXHOST_SANDBOX, this program, or a ctxhost beside it or in PATH.
         pub program: Option<PathBuf> = None, Text;
-        /// The address space of a sandbox; a long session and the engine's own index take a tenth
-        /// of it, and a leak is stopped before it affects the machine.
+        /// Address space of a sandbox; a long session with the engine's index takes a tenth, and a
+        /// leak is stopped before it affects the machine.
         pub memory_mib: u64 = 1024, Whole(128), "mebibytes";
         /// An engine keeps its values in the host's store, so it needs next to none.
         pub open_files: u64 = 64, Whole(16), "descriptors";
         /// Files and folders that sandboxed engines may read, relative to this file, beside the
-        /// system's libraries; none, because an engine gets its data with its calls.
+        /// system's libraries; none, because calls carry an engine's data.
         pub readable: Vec<PathBuf> = Vec::new(), List;
         /// The time to start a sandbox and load its engine; usually milliseconds, seconds on a
         /// machine that swaps.
         pub start_ms: u64 = 10_000, Whole(1), "ms";
-        /// The time that a cancelled call has to return before its sandbox is killed; a call that
-        /// awaits something returns at once.
+        /// Time for a cancelled call to return before its sandbox is killed; a call that awaits
+        /// something returns at once.
         pub cancel_grace_ms: u64 = 100, Whole(1), "ms";
         /// Restarts of a dead sandbox within respawn_window_ms; after that the engine is
         /// quarantined, since it would die again.
         pub respawns: u64 = 3, Whole(0), "processes";
         /// The period of respawns; deaths further apart than ten minutes are unrelated.
         pub respawn_window_ms: u64 = 600_000, Whole(1), "ms";
-        /// The number of sessions whose transcripts a sandbox keeps, the most recently used; that
-        /// of another session is sent again at its next call.
+        /// Sessions whose transcripts a sandbox keeps, the most recently used; that of another is
+        /// sent again at its next call.
         pub sessions: u64 = 64, Whole(1), "sessions";
         /// The largest frame that a sandbox may send; a plan has kilobytes.
         pub answer_mib: u64 = 64, Whole(1), "mebibytes";
-        /// The most threads of a sandbox, which is killed above it; one for each processor of a
-        /// large machine.
+        /// Most threads of a sandbox, which is killed above it; one for each processor of a large
+        /// machine.
         pub threads: u64 = 256, Whole(16), "threads";
-        /// Processor time in a minute that a sandbox may use between calls before it is killed;
-        /// background work of an engine takes milliseconds.
+        /// Processor time per minute that a sandbox may use between calls before it is killed;
+        /// background work takes milliseconds.
         pub background_cpu_ms: u64 = 10_000, Whole(1), "ms";
     }
 }

@@ -1,19 +1,20 @@
 //! An engine in a sandbox: calls the current process, and starts the next one when it dies.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ctxhost_engine_api::border::{EngineCall, EngineReply};
 use ctxhost_engine_api::*;
-use tokio::runtime::Runtime;
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use super::confinement::Confinement;
 use super::connection::SandboxConnection;
+use super::info::{Confinement, SandboxInfo};
 use super::launch::{LaunchError, SandboxLaunch, SandboxLauncher, dead_error};
 use super::replay_log::ReplayLog;
 use super::settings::SandboxSettings;
+use crate::backend::{EngineBackend, ReplyFuture};
 use crate::build_guard::BuildGuard;
 use crate::calls::{CallGuard, CallLimit, CallTable};
 use crate::environment::EngineEnvironment;
@@ -21,22 +22,11 @@ use crate::error::EngineOpenError;
 use crate::library::EngineFile;
 use crate::services::EngineServices;
 use crate::spec::EngineSpec;
-use crate::threads::{build_runtime, until_deadline};
+use crate::threads::{EngineThreads, until_deadline};
 use crate::timeouts::{EngineTimeouts, timeout_error};
 
 /// Why a sandbox ended whose engine was closed.
 const CLOSED_REASON: &str = "was ended with its engine";
-
-/// The state of an engine's sandbox.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SandboxInfo {
-    /// The process id; `None` after the process died and before the next call.
-    pub pid: Option<u32>,
-    /// The number of restarts.
-    pub respawns: u64,
-    /// The restrictions in force.
-    pub confinement: Confinement,
-}
 
 /// An engine in a sandbox.
 pub(crate) struct SandboxSupervisor {
@@ -47,18 +37,7 @@ pub(crate) struct SandboxSupervisor {
     state: Mutex<SupervisorState>,
     replay_log: Mutex<ReplayLog>,
     /// Threads for host calls.
-    _helpers: HelperThreads,
-}
-
-struct HelperThreads(Option<Runtime>);
-
-impl Drop for HelperThreads {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.0.take() {
-            // Without waiting: one of them may block in a store.
-            runtime.shutdown_background();
-        }
-    }
+    _helpers: EngineThreads,
 }
 
 /// The current sandbox.
@@ -106,10 +85,8 @@ impl SandboxSupervisor {
     ) -> Result<(EngineInfo, SandboxSupervisor), EngineOpenError> {
         let id = file.meta.id.clone();
         // No code of the engine runs on these threads, so crashes on them are not attributed to it.
-        let runtime = build_runtime(&id, &BuildGuard::default())
+        let (helpers, runtime) = EngineThreads::start(&id, &BuildGuard::default())
             .map_err(|source| EngineOpenError::Threads { id: id.clone(), source })?;
-        let handle = runtime.handle().clone();
-        let helpers = HelperThreads(Some(runtime));
         let launcher = Arc::new(SandboxLauncher {
             services: Arc::new(EngineServices::new(&id, environment, &spec.quotas, calls.clone())),
             file,
@@ -119,7 +96,7 @@ impl SandboxSupervisor {
             calls: calls.clone(),
             create_ms: environment.timeouts.create_ms,
             recorded_clock: environment.clock.is_recorded(),
-            runtime: handle,
+            runtime,
         });
         let launch = launcher.launch(0).map_err(|error| open_error(id.clone(), error))?;
         let SandboxLaunch { connection, info, confinement, kill_guard } = launch;
@@ -151,62 +128,6 @@ impl SandboxSupervisor {
         Ok((info, supervisor))
     }
 
-    /// Calls the engine. Where its sandbox dies, repeats the call once, if that is harmless.
-    pub(crate) async fn call(
-        &self,
-        guard: &CallGuard,
-        view: Transcript,
-        call: EngineCall,
-    ) -> Result<EngineReply> {
-        let is_dispose = matches!(call, EngineCall::Dispose(_));
-        if is_dispose && self.state().connection.exit_reason().is_some() {
-            // The engine died with its process; a restart just for `dispose` is pointless.
-            return Ok(EngineReply::Dispose(()));
-        }
-        let mut may_repeat = call.may_repeat();
-        loop {
-            let connection = self.connection(guard).await?;
-            match self.replay_and_call(&connection, guard, &view, &call).await {
-                Ok(reply) => return Ok(reply),
-                Err(CallFailure::Engine(error)) => return Err(error),
-                Err(CallFailure::Sandbox(reason)) if may_repeat => {
-                    tracing::warn!(engine = self.id(), reason, "sandbox died; repeating the call");
-                    may_repeat = false;
-                }
-                Err(CallFailure::Sandbox(reason)) => return Err(dead_error(&reason)),
-            }
-        }
-    }
-
-    /// The state of the sandbox.
-    pub(crate) fn info(&self) -> SandboxInfo {
-        let state = self.state();
-        let is_running = state.connection.exit_reason().is_none();
-        SandboxInfo {
-            pid: is_running.then(|| state.connection.pid()),
-            respawns: state.restarts,
-            confinement: state.confinement.clone(),
-        }
-    }
-
-    /// Whether the sandbox may be restarted, should it die.
-    pub(crate) fn can_restart(&self) -> bool {
-        self.state().can_restart(self.settings())
-    }
-
-    /// Kills the sandbox for good.
-    pub(crate) fn close(&self) {
-        {
-            let mut state = self.state();
-            state.is_closed = true;
-            state.connection.kill(Some(CLOSED_REASON));
-        }
-        // Without the lock a call waits for a restart, and checks `is_closed` after it.
-        if let Ok(mut current) = self.current.try_lock() {
-            current.next = None;
-        }
-    }
-
     async fn replay_and_call(
         &self,
         connection: &SandboxConnection,
@@ -214,7 +135,7 @@ impl SandboxSupervisor {
         view: &Transcript,
         call: &EngineCall,
     ) -> Result<EngineReply, CallFailure> {
-        let missing = self.replay_log().missing_calls(connection.number(), call, view);
+        let missing = self.replay_log.lock().missing_calls(connection.number(), call, view);
         if !missing.is_empty() {
             let began = Instant::now();
             for earlier in missing {
@@ -223,7 +144,7 @@ impl SandboxSupervisor {
             self.launcher.calls.extend(guard.id, began.elapsed());
         }
         let reply = self.call_within_limit(connection, guard, view, call.clone()).await?;
-        self.replay_log().record(connection.number(), call, view.epoch());
+        self.replay_log.lock().record(connection.number(), call, view.epoch());
         Ok(reply)
     }
 
@@ -293,7 +214,7 @@ impl SandboxSupervisor {
             launch.map_err(|error| {
                 dead_error(&format!("died, and the next one did not start: {error}"))
             })?;
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.is_closed {
             return Err(dead_error(CLOSED_REASON));
         }
@@ -320,7 +241,7 @@ impl SandboxSupervisor {
 
     fn count_restart(&self, reason: &str) -> Result<()> {
         let settings = self.settings();
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.is_closed {
             return Err(dead_error(CLOSED_REASON));
         }
@@ -343,19 +264,70 @@ impl SandboxSupervisor {
     fn settings(&self) -> &SandboxSettings {
         &self.launcher.settings
     }
+}
 
-    fn state(&self) -> MutexGuard<'_, SupervisorState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+impl EngineBackend for SandboxSupervisor {
+    /// Repeats the call once where the sandbox dies, if that is harmless.
+    fn call<'a>(
+        &'a self,
+        guard: &'a CallGuard,
+        view: Transcript,
+        call: EngineCall,
+    ) -> ReplyFuture<'a> {
+        Box::pin(async move {
+            let is_dispose = matches!(call, EngineCall::Dispose(_));
+            if is_dispose && self.state.lock().connection.exit_reason().is_some() {
+                // The engine died with its process; a restart just for `dispose` is pointless.
+                return Ok(EngineReply::Dispose(()));
+            }
+            let mut may_repeat = call.may_repeat();
+            loop {
+                let connection = self.connection(guard).await?;
+                match self.replay_and_call(&connection, guard, &view, &call).await {
+                    Ok(reply) => return Ok(reply),
+                    Err(CallFailure::Engine(error)) => return Err(error),
+                    Err(CallFailure::Sandbox(reason)) if may_repeat => {
+                        let engine = self.id();
+                        tracing::warn!(engine, reason, "sandbox died; repeating the call");
+                        may_repeat = false;
+                    }
+                    Err(CallFailure::Sandbox(reason)) => return Err(dead_error(&reason)),
+                }
+            }
+        })
     }
 
-    fn replay_log(&self) -> MutexGuard<'_, ReplayLog> {
-        self.replay_log.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Kills the sandbox for good.
+    fn revoke(&self) {
+        {
+            let mut state = self.state.lock();
+            state.is_closed = true;
+            state.connection.kill(Some(CLOSED_REASON));
+        }
+        // Without the lock a call waits for a restart, and checks `is_closed` after it.
+        if let Ok(mut current) = self.current.try_lock() {
+            current.next = None;
+        }
+    }
+
+    fn can_restart(&self) -> bool {
+        self.state.lock().can_restart(self.settings())
+    }
+
+    fn sandbox_info(&self) -> Option<SandboxInfo> {
+        let state = self.state.lock();
+        let is_running = state.connection.exit_reason().is_none();
+        Some(SandboxInfo {
+            pid: is_running.then(|| state.connection.pid()),
+            respawns: state.restarts,
+            confinement: state.confinement.clone(),
+        })
     }
 }
 
 impl Drop for SandboxSupervisor {
     fn drop(&mut self) {
-        self.close();
+        self.revoke();
         // Now, because threads that still hold the services may outlive the process's last log line.
         self.launcher.services.log_dropped_lines();
     }

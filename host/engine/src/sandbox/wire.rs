@@ -1,6 +1,7 @@
 //! The frames between host and sandbox: a length, then JSON.
 
 use std::borrow::Cow;
+use std::fmt::Display;
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
 
@@ -12,11 +13,12 @@ use ctxhost_engine_api::*;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::Value;
 
-use super::confinement::{Confinement, ConfinementLimits};
+use super::confinement::ConfinementLimits;
+use super::info::Confinement;
 use ctxhost_engine_api::border::{EngineCall, EngineReply};
 
 /// The version of the frames. Host and sandbox are the same program; a mismatch is reported early.
-pub(super) const WIRE_VERSION: u32 = 3;
+pub(super) const WIRE_VERSION: u32 = 4;
 
 /// The largest frame that a sandbox accepts from its host, in bytes: the largest length.
 pub(super) const ANY_LENGTH: usize = u32::MAX as usize;
@@ -150,6 +152,7 @@ pub(super) enum HostCall {
     NowMs,
     PromptCache(SessionRef),
     Complete { call: u64, request: CompletionRequest },
+    Embed { call: u64, request: EmbedRequest },
     KvGet { key: String },
     KvPut { key: String, value: String },
     KvDelete { key: String },
@@ -167,12 +170,39 @@ pub(super) enum HostReply {
     Time(i64),
     Cache(PromptCache),
     Completion(Completion),
+    Vectors(WireVectors),
     Value(Option<String>),
     Keys(Vec<String>),
     Handle(String),
     Bytes(Option<Base64Bytes>),
     Page(HistoryPage),
     Compaction(Compaction),
+}
+
+/// Vectors with their numbers as bytes, little endian: as JSON they would be three times as long, and read digit by
+/// digit.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct WireVectors {
+    model: String,
+    dimensions: usize,
+    values: Base64Bytes,
+}
+
+impl From<Embeddings> for WireVectors {
+    fn from(vectors: Embeddings) -> Self {
+        let Embeddings { model, dimensions, values } = vectors;
+        let values = values.into_iter().flat_map(f32::to_le_bytes).collect();
+        WireVectors { model, dimensions, values: Base64Bytes(values) }
+    }
+}
+
+impl From<WireVectors> for Embeddings {
+    fn from(vectors: WireVectors) -> Self {
+        let WireVectors { model, dimensions, values: Base64Bytes(bytes) } = vectors;
+        let (numbers, _) = bytes.as_chunks();
+        let values = numbers.iter().copied().map(f32::from_le_bytes).collect();
+        Embeddings { model, dimensions, values }
+    }
 }
 
 /// Bytes as base64; JSON's array of numbers would be three times as long.
@@ -249,9 +279,13 @@ pub(super) fn receive(
 
 /// Decodes a frame. serde_json refuses more than 128 levels of nesting.
 pub(super) fn decode<'a, M: Deserialize<'a>>(bytes: &'a [u8]) -> io::Result<M> {
-    serde_json::from_slice(bytes).map_err(|error| {
-        io::Error::new(io::ErrorKind::InvalidData, format!("an invalid frame: {error}"))
-    })
+    // As text, like the ABI: most messages carry its requests and replies, and would be compiled a second time.
+    let text = std::str::from_utf8(bytes).map_err(invalid_frame)?;
+    serde_json::from_str(text).map_err(invalid_frame)
+}
+
+fn invalid_frame(error: impl Display) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("an invalid frame: {error}"))
 }
 
 /// The number of the call that a frame starts, even where the rest is nested too deep to decode.

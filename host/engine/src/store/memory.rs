@@ -1,10 +1,11 @@
 //! A store in memory.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use super::{EngineStore, EngineStores, StoreError, StoreSize, check_key};
 use ctxhost_blobs::hash;
+use parking_lot::Mutex;
 
 /// A store in memory, for replays and tests.
 #[derive(Debug, Default)]
@@ -12,47 +13,41 @@ pub struct MemoryStore {
     values: Mutex<BTreeMap<String, Vec<u8>>>,
 }
 
-impl MemoryStore {
-    fn values(&self) -> MutexGuard<'_, BTreeMap<String, Vec<u8>>> {
-        self.values.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-}
-
 impl EngineStore for MemoryStore {
     fn get(&self, key: &str) -> Result<Option<String>, StoreError> {
-        let value = self.values().get(&format!("kv/{key}")).cloned();
+        let value = self.values.lock().get(&format!("kv/{key}")).cloned();
         Ok(value.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
     }
 
     fn put(&self, key: &str, value: &str) -> Result<(), StoreError> {
         check_key(key)?;
-        self.values().insert(format!("kv/{key}"), value.as_bytes().to_vec());
+        self.values.lock().insert(format!("kv/{key}"), value.as_bytes().to_vec());
         Ok(())
     }
 
     fn delete(&self, key: &str) -> Result<(), StoreError> {
-        self.values().remove(&format!("kv/{key}"));
+        self.values.lock().remove(&format!("kv/{key}"));
         Ok(())
     }
 
     fn list(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
-        let values = self.values();
+        let values = self.values.lock();
         let keys = values.keys().filter_map(|key| key.strip_prefix("kv/"));
         Ok(keys.filter(|key| key.starts_with(prefix)).map(str::to_owned).collect())
     }
 
     fn put_blob(&self, bytes: &[u8]) -> Result<String, StoreError> {
         let handle = hash(bytes);
-        self.values().insert(format!("blob/{handle}"), bytes.to_vec());
+        self.values.lock().insert(format!("blob/{handle}"), bytes.to_vec());
         Ok(handle)
     }
 
     fn get_blob(&self, handle: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        Ok(self.values().get(&format!("blob/{handle}")).cloned())
+        Ok(self.values.lock().get(&format!("blob/{handle}")).cloned())
     }
 
     fn size(&self) -> Result<StoreSize, StoreError> {
-        let values = self.values();
+        let values = self.values.lock();
         let values =
             values.iter().filter_map(|(key, value)| Some((key.strip_prefix("kv/")?, value)));
         Ok(values.fold(StoreSize::default(), |kept, (key, value)| StoreSize {
@@ -70,7 +65,7 @@ pub struct MemoryStores {
 
 impl EngineStores for MemoryStores {
     fn open_store(&self, engine: &str) -> Arc<dyn EngineStore> {
-        let mut stores = self.stores.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stores = self.stores.lock();
         stores.entry(engine.to_owned()).or_default().clone()
     }
 }

@@ -7,6 +7,8 @@ use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
+use ctxhost_platform::files::{LinkPolicy, open_options};
+
 use super::seeded_hash::{PrefixHashes, RequestItems, SeededHash};
 
 /// The file name in the folder of a key.
@@ -155,12 +157,8 @@ impl ConversationIndex {
 ///
 /// Any I/O error.
 pub(super) fn append_entry(folder: &Path, entry: &IndexEntry) -> io::Result<()> {
-    let mut options = std::fs::OpenOptions::new();
-    options.append(true).create(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let path = path(folder);
-    let mut file = options.open(&path)?;
+    let mut file = open_options(LinkPolicy::Follow).append(true).create(true).open(&path)?;
     // A single write, because several processes may share a folder.
     file.write_all(entry.to_line().as_bytes())?;
     if file.metadata()?.len() > MAX_BYTES { drop_older_half(&path) } else { Ok(()) }

@@ -117,9 +117,12 @@ impl KnownItems {
         (is_it && before > front && front <= FRONT_ITEMS).then_some(same)
     }
 
-    /// The number of items up to the last model answer.
+    /// The number of items up to the last model answer. Model items at the end of a request are none: the client has
+    /// written the beginning of the answer that it asks for (a prefill), and sends the whole answer next.
     pub(super) fn answered_items(&self) -> usize {
-        self.items.iter().rposition(|known| known.is_from(ItemAuthor::Model)).map_or(0, |at| at + 1)
+        let is_model = |known: &KnownItem| known.is_from(ItemAuthor::Model);
+        let end = self.items.iter().rposition(|known| !is_model(known)).unwrap_or_default();
+        self.items.iter().take(end).rposition(is_model).map_or(0, |at| at + 1)
     }
 
     /// The number of complete groups before an item.

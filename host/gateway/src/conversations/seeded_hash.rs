@@ -1,9 +1,12 @@
 //! Hashes of items: one of the bytes, and one of the canonical form.
 
 use std::collections::BTreeSet;
+use std::io::{self, Write};
 use std::path::Path;
 
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde::ser::{SerializeMap, Serializer};
+use serde_json::Value;
 use xxhash_rust::xxh3::{Xxh3, xxh3_128_with_seed};
 
 use super::traits::ItemTraits;
@@ -25,7 +28,7 @@ impl SeededHash {
     /// The hash of an item's canonical form, which ignores cache markers, field order, and text as string
     /// versus block.
     pub(crate) fn of_canonical(seed: u64, item: &str) -> SeededHash {
-        CanonicalItem::parse(seed, item).hash
+        CanonicalItem::from_json(seed, item).hash
     }
 
     /// As 32 hex digits.
@@ -50,16 +53,20 @@ pub(crate) struct CanonicalItem {
 }
 
 impl CanonicalItem {
-    /// Parses an item.
-    pub(crate) fn parse(seed: u64, item: &str) -> CanonicalItem {
-        let Ok(mut value) = serde_json::from_str::<Value>(item) else {
-            return CanonicalItem { hash: SeededHash::new(seed, item), traits: None };
-        };
-        let traits = ItemTraits::from_item(seed, &value, item.len());
-        canonicalize(&mut value);
-        // Some clients serialize maps in random order.
-        value.sort_all_objects();
-        CanonicalItem { hash: SeededHash::new(seed, &value.to_string()), traits: Some(traits) }
+    /// The canonical form of an item that is `bytes` long.
+    pub(crate) fn from_value(seed: u64, item: &Value, bytes: usize) -> CanonicalItem {
+        let mut hash = HashWriter(Xxh3::with_seed(seed));
+        // Neither a JSON value nor this writer can fail.
+        _ = serde_json::to_writer(&mut hash, &CanonicalJson { value: item, is_opaque: false });
+        let hash = SeededHash(hash.0.digest128());
+        CanonicalItem { hash, traits: Some(ItemTraits::from_item(seed, item, bytes)) }
+    }
+
+    fn from_json(seed: u64, item: &str) -> CanonicalItem {
+        match serde_json::from_str(item) {
+            Ok(value) => CanonicalItem::from_value(seed, &value, item.len()),
+            Err(_) => CanonicalItem { hash: SeededHash::new(seed, item), traits: None },
+        }
     }
 }
 
@@ -105,21 +112,63 @@ impl PrefixHasher {
 /// Fields with data of programs and tools, which is hashed as it is.
 const OPAQUE_FIELDS: [&str; 5] = ["input", "arguments", "args", "response", "action"];
 
-fn canonicalize(value: &mut Value) {
-    match value {
-        Value::Array(list) => list.iter_mut().for_each(canonicalize),
-        Value::Object(fields) => {
-            // Clients move cache markers to newer messages with each request.
-            fields.shift_remove("cache_control");
-            for (name, field) in fields.iter_mut() {
-                if let (true, Value::String(text)) = (name == "content", &mut *field) {
-                    *field = json!([{ "type": "text", "text": std::mem::take(text) }]);
-                } else if !OPAQUE_FIELDS.contains(&name.as_str()) {
-                    canonicalize(field);
-                }
+/// A value that is written without cache markers, with sorted fields, and with each content as blocks.
+struct CanonicalJson<'a> {
+    value: &'a Value,
+    /// Whether it is data of programs and tools.
+    is_opaque: bool,
+}
+
+#[derive(Serialize)]
+struct TextBlock<'a> {
+    text: &'a str,
+    r#type: &'static str,
+}
+
+impl Serialize for CanonicalJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let &CanonicalJson { value, is_opaque } = self;
+        match value {
+            Value::Array(list) => {
+                serializer.collect_seq(list.iter().map(|value| CanonicalJson { value, is_opaque }))
             }
+            Value::Object(fields) => {
+                // Clients move cache markers to newer messages with each request.
+                let is_kept = |name: &str| is_opaque || name != "cache_control";
+                let mut fields: Vec<_> = fields.iter().filter(|(name, _)| is_kept(name)).collect();
+                // Some clients serialize maps in random order.
+                fields.sort_unstable_by_key(|(name, _)| *name);
+                let mut object = serializer.serialize_map(Some(fields.len()))?;
+                for (name, value) in fields {
+                    match value {
+                        Value::String(text) if !is_opaque && name == "content" => {
+                            let block = TextBlock { text, r#type: "text" };
+                            object.serialize_entry(name, &[block])?;
+                        }
+                        value => {
+                            let is_opaque = is_opaque || OPAQUE_FIELDS.contains(&name.as_str());
+                            object.serialize_entry(name, &CanonicalJson { value, is_opaque })?;
+                        }
+                    }
+                }
+                object.end()
+            }
+            value => value.serialize(serializer),
         }
-        _ => {}
+    }
+}
+
+/// Hashes what is written to it.
+struct HashWriter(Xxh3);
+
+impl Write for HashWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -176,6 +225,11 @@ impl<'a> RequestItems<'a> {
         self.items
     }
 
+    /// The size of the items after the first `known` ones.
+    pub(crate) fn bytes_after(&self, known: usize) -> u64 {
+        self.items.iter().skip(known).map(|item| item.len() as u64).sum()
+    }
+
     /// The hash of an item's bytes.
     pub(crate) fn raw_hash(&self, at: usize) -> Option<SeededHash> {
         self.names.raw.get(at).copied()
@@ -201,10 +255,25 @@ impl<'a> RequestItems<'a> {
         names
     }
 
+    /// Parses an item, which also gives its canonical form.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`serde_json::from_str`].
+    pub(crate) fn parse(&mut self, at: usize) -> serde_json::Result<Value> {
+        let item = self.items.get(at).copied().unwrap_or_default();
+        let value = serde_json::from_str(item)?;
+        if let Some(known) = self.names.canonical.get_mut(at) {
+            let seed = self.names.seed;
+            known.get_or_insert_with(|| CanonicalItem::from_value(seed, &value, item.len()));
+        }
+        Ok(value)
+    }
+
     /// An item's canonical form.
     pub(crate) fn canonical(&mut self, at: usize) -> Option<CanonicalItem> {
         let (item, known) = (self.items.get(at)?, self.names.canonical.get_mut(at)?);
-        Some(*known.get_or_insert_with(|| CanonicalItem::parse(self.names.seed, item)))
+        Some(*known.get_or_insert_with(|| CanonicalItem::from_json(self.names.seed, item)))
     }
 }
 
@@ -222,6 +291,8 @@ pub(crate) fn read_seed(folder: &Path) -> Result<u64, SessionError> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -253,6 +324,44 @@ mod tests {
         };
         assert_ne!(with(r#"{"content":"a"}"#), with(r#"{"content":[{"type":"text","text":"a"}]}"#));
         assert_ne!(with(r#"{"cache_control":1}"#), with("{}"));
+    }
+
+    #[test]
+    fn hashes_of_older_sessions_stay_valid() {
+        // The first form of the hash, which sessions have stored: a value that is changed and then written.
+        fn canonicalize(value: &mut Value) {
+            match value {
+                Value::Array(list) => list.iter_mut().for_each(canonicalize),
+                Value::Object(fields) => {
+                    fields.shift_remove("cache_control");
+                    for (name, field) in fields.iter_mut() {
+                        if let (true, Value::String(text)) = (name == "content", &mut *field) {
+                            *field = json!([{ "type": "text", "text": std::mem::take(text) }]);
+                        } else if !OPAQUE_FIELDS.contains(&name.as_str()) {
+                            canonicalize(field);
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        let marker = json!({ "type": "ephemeral" });
+        let opaque = json!({ "z": 1, "cache_control": marker, "content": "c", "a": [{ "y": 0.1, "x": 1e300 }] });
+        for item in [
+            json!({ "role": "user", "content": "\u{1F600} \"quoted\" \n" }),
+            json!({ "role": "assistant", "content": [{ "type": "tool_use", "id": "1", "input": opaque }] }),
+            json!({ "role": "user", "content": [{ "type": "tool_result", "content": "r", "cache_control": marker }] }),
+            json!({ "type": "function_call", "arguments": "{}", "action": opaque, "status": null }),
+            json!({ "role": "model", "parts": [{ "functionCall": { "name": "n", "args": opaque } }] }),
+            json!([{ "content": { "content": "inner" } }, 7, true, -1, 18446744073709551615u64, "text".repeat(500)]),
+            json!({ "role": "user", "content": "long ".repeat(5_000) }),
+        ] {
+            let mut value = item.clone();
+            canonicalize(&mut value);
+            value.sort_all_objects();
+            let hash = SeededHash::of_canonical(7, &item.to_string());
+            assert_eq!(hash, SeededHash::new(7, &value.to_string()), "{item}");
+        }
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! The traits of an item: its author, and what stays the same if its client clears a result, drops thinking or
 //! removes a reminder.
 
+use std::borrow::Cow;
+
 use ctxhost_session::injected_text;
 use serde_json::Value;
-use xxhash_rust::xxh3::xxh3_64_with_seed;
+use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed};
 
 use crate::side_calls::asks_for_summary;
 
@@ -53,27 +55,25 @@ impl ItemTraits {
         let mut parts = ItemParts::default();
         let author = author_of(item);
         parts.take_item(item);
-        let text = match author {
-            ItemAuthor::Model => parts.texts.join("\n"),
+        let texts: Vec<Cow<'_, str>> = match author {
+            ItemAuthor::Model => parts.texts.iter().copied().map(Cow::Borrowed).collect(),
             _ => {
-                let text = parts.texts.iter().filter(|text| !asks_for_summary(text));
-                let text = text.map(|text| injected_text::user_text(text));
-                text.filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n")
+                let texts = parts.texts.iter().filter(|text| !asks_for_summary(text));
+                let texts = texts.map(|text| injected_text::user_text(text));
+                texts.filter(|text| !text.is_empty()).collect()
             }
         };
         let author = match author {
             ItemAuthor::User if parts.has_results => ItemAuthor::Tool,
-            ItemAuthor::User if text.is_empty() && !parts.has_others => ItemAuthor::Client,
+            ItemAuthor::User if texts.is_empty() && !parts.has_others => ItemAuthor::Client,
             author => author,
         };
+        let opening = if author == ItemAuthor::Model { String::new() } else { opening_of(&texts) };
         let name = |text: &str| xxh3_64_with_seed(text.as_bytes(), seed);
-        let opening: String = text.chars().take(OPENING_CHARS).collect();
-        let is_said = author != ItemAuthor::Model && !opening.is_empty();
         ItemTraits {
             author,
-            // Sessions store this hash, so its label must never change, whatever the variants are called.
-            essence: name(&format!("{}\n{}\n{text}", author.hash_label(), parts.ids.join("\n"))),
-            opening: if is_said { name(&opening) } else { 0 },
+            essence: essence_of(seed, author, &parts.ids, &texts),
+            opening: if opening.is_empty() { 0 } else { name(&opening) },
             bytes: bytes as u64,
         }
     }
@@ -109,6 +109,32 @@ impl ItemTraits {
     }
 }
 
+/// The first characters of the texts, which are joined by newlines.
+fn opening_of(texts: &[Cow<'_, str>]) -> String {
+    let starts = texts.iter().take(OPENING_CHARS).map(|text| text.chars().take(OPENING_CHARS));
+    let starts: Vec<String> = starts.map(Iterator::collect).collect();
+    starts.join("\n").chars().take(OPENING_CHARS).collect()
+}
+
+/// The hash of author, ids and texts, one a line. A text may have the size of a whole body, so they are not joined.
+fn essence_of(seed: u64, author: ItemAuthor, ids: &[&str], texts: &[Cow<'_, str>]) -> u64 {
+    let mut hash = Xxh3::with_seed(seed);
+    // Sessions store this hash, so its label must never change, whatever the variants are called.
+    hash.update(author.hash_label().as_bytes());
+    let mut add_lines = |lines: &mut dyn Iterator<Item = &str>| {
+        hash.update(b"\n");
+        for (at, line) in lines.enumerate() {
+            if at > 0 {
+                hash.update(b"\n");
+            }
+            hash.update(line.as_bytes());
+        }
+    };
+    add_lines(&mut ids.iter().copied());
+    add_lines(&mut texts.iter().map(AsRef::as_ref));
+    hash.digest()
+}
+
 fn author_of(item: &Value) -> ItemAuthor {
     let is = |key: &str| item.get(key).and_then(Value::as_str).unwrap_or_default();
     match (is("role"), is("type")) {
@@ -126,21 +152,21 @@ fn author_of(item: &Value) -> ItemAuthor {
 
 /// The parts of an item.
 #[derive(Default)]
-struct ItemParts {
-    texts: Vec<String>,
-    ids: Vec<String>,
+struct ItemParts<'a> {
+    texts: Vec<&'a str>,
+    ids: Vec<&'a str>,
     has_results: bool,
     /// Whether it has other content: an image, a document.
     has_others: bool,
 }
 
-impl ItemParts {
-    fn take_item(&mut self, item: &Value) {
+impl<'a> ItemParts<'a> {
+    fn take_item(&mut self, item: &'a Value) {
         let content = ["content", "parts"].iter().find_map(|name| item.get(*name));
         match content {
             // The text of a tool result is skipped: clients clear it.
             Some(Value::String(text)) if item.get("tool_call_id").is_none() => {
-                self.texts.push(text.clone());
+                self.texts.push(text);
             }
             Some(Value::Array(blocks)) if item.get("tool_call_id").is_none() => {
                 blocks.iter().for_each(|block| self.take_block(block));
@@ -149,13 +175,15 @@ impl ItemParts {
         }
         for call in item.get("tool_calls").and_then(Value::as_array).into_iter().flatten() {
             self.take_ids(call, &["id"]);
-            self.take_ids(call.get("function").unwrap_or(&Value::Null), &["name"]);
+            if let Some(function) = call.get("function") {
+                self.take_ids(function, &["name"]);
+            }
         }
         self.take_ids(item, &["call_id", "tool_call_id"]);
     }
 
-    fn take_block(&mut self, block: &Value) {
-        let text = || block.get("text").and_then(Value::as_str).map(str::to_owned);
+    fn take_block(&mut self, block: &'a Value) {
+        let text = || block.get("text").and_then(Value::as_str);
         let kind = block.get("type").and_then(Value::as_str);
         match kind {
             Some("text" | "input_text" | "output_text") => self.texts.extend(text()),
@@ -172,7 +200,7 @@ impl ItemParts {
     }
 
     /// A Gemini part, which has no type: its only field identifies it.
-    fn take_part(&mut self, part: &Value) {
+    fn take_part(&mut self, part: &'a Value) {
         if let Some(call) = part.get("functionCall") {
             self.take_ids(call, &["id", "name"]);
         } else if let Some(response) = part.get("functionResponse") {
@@ -180,16 +208,15 @@ impl ItemParts {
             self.take_ids(response, &["id", "name"]);
         } else if let Some(text) = part.get("text").and_then(Value::as_str) {
             if part.get("thought") != Some(&Value::Bool(true)) {
-                self.texts.push(text.to_owned());
+                self.texts.push(text);
             }
         } else {
             self.has_others = true;
         }
     }
 
-    fn take_ids(&mut self, of: &Value, names: &[&str]) {
-        let ids = names.iter().filter_map(|name| of.get(*name)?.as_str());
-        self.ids.extend(ids.map(str::to_owned));
+    fn take_ids(&mut self, of: &'a Value, names: &[&str]) {
+        self.ids.extend(names.iter().filter_map(|name| of.get(*name)?.as_str()));
     }
 }
 
@@ -239,6 +266,24 @@ mod tests {
         assert_eq!(bare.essence, answer(json!([thought, call])).essence);
         let other = json!({ "type": "tool_use", "id": "t2", "name": "read", "input": {} });
         assert_ne!(bare.essence, answer(json!([other])).essence);
+    }
+
+    #[test]
+    fn hashes_are_those_of_the_joined_texts() {
+        for length in [0, 1, 16, 17, 128, 129, 240, 241, 255, 256, 257, 1_024, 5_000] {
+            let (first, second) = ("é".repeat(length), "text ".repeat(length));
+            let blocks = [&first, &second].map(|text| json!({ "type": "text", "text": text }));
+            let result = json!({ "type": "tool_result", "tool_use_id": "t1" });
+            let [one, two] = blocks;
+            let traits = of(&json!({ "role": "user", "content": [result, one, two] }));
+            let texts: Vec<&str> =
+                [first.trim(), second.trim()].into_iter().filter(|it| !it.is_empty()).collect();
+            let text = texts.join("\n");
+            let hash = |text: &str| xxh3_64_with_seed(text.as_bytes(), 7);
+            assert_eq!(traits.essence, hash(&format!("Tool\nt1\n{text}")), "{length}");
+            let opening: String = text.chars().take(OPENING_CHARS).collect();
+            assert_eq!(traits.opening, if opening.is_empty() { 0 } else { hash(&opening) });
+        }
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! Tells `ctxhost ui` which gateways are running: a locked file for each, with its address.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use super::login::{create_private_folder, remove_unused_links};
+use ctxhost_platform::files::{LinkPolicy, create_private_folders, open_options};
+
+use super::login::remove_unused_links;
 
 /// The first part of the file names.
 const PREFIX: &str = "gateway-";
@@ -21,12 +22,12 @@ pub(crate) struct GatewayAnnouncement {
 impl GatewayAnnouncement {
     /// Announces a gateway of this process.
     pub(crate) fn publish(folder: &Path, url: &str) -> io::Result<GatewayAnnouncement> {
-        create_private_folder(folder)?;
+        create_private_folders(folder)?;
         let port = url.rsplit(':').next().unwrap_or_default();
         let name = format!("{PREFIX}{}-{port}", std::process::id());
         let (path, draft) = (folder.join(&name), folder.join(format!(".{name}")));
-        let mut lock =
-            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
+        let mut options = open_options(LinkPolicy::Follow);
+        let mut lock = options.write(true).create(true).truncate(true).open(&draft)?;
         lock.lock()?;
         lock.write_all(url.as_bytes())?;
         // Renamed when it is locked: an unlocked file counts as left behind.

@@ -3,12 +3,12 @@
 //! A link is a file in the dashboard folder, named by the digest of its token. Write access to the folder is the right to
 //! log in, so `ctxhost ui` makes links for a running gateway. Removing the file redeems the link, once.
 
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use ctxhost_platform::files::{LinkPolicy, create_private_folders, open_options};
 use secrecy::{ExposeSecret as _, SecretString};
 use sha2::{Digest as _, Sha256};
 
@@ -38,10 +38,10 @@ pub fn dashboard_folder(state: &Path) -> PathBuf {
 ///
 /// The folder cannot be written, or there is no random source.
 pub fn new_dashboard_link(folder: &Path) -> io::Result<String> {
-    create_private_folder(folder)?;
+    create_private_folders(folder)?;
     let token = random_token().ok_or_else(|| io::Error::other("no random source"))?;
     let path = folder.join(link_name(&token));
-    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    open_options(LinkPolicy::Follow).write(true).create_new(true).open(path)?;
     keep_newest_links(folder, MAX_VALID);
     Ok(format!("{PATH}?token={token}"))
 }
@@ -96,11 +96,6 @@ impl DashboardLogin {
     fn cookies(&self) -> MutexGuard<'_, Vec<[u8; 32]>> {
         self.cookies.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Creates the folder for its owner alone.
-pub(super) fn create_private_folder(folder: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
 /// The file name of a link. A digest, so that no token can name another file.

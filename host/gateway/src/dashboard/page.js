@@ -192,9 +192,9 @@ function replaceCard(old, card) {
 }
 
 function showSlot(all) {
-  const { configured, effective, reason, canary } = all.slot;
-  const isFallback = effective !== configured;
-  let words = `engine ${effective}`;
+  const { configured, active, reason, canary } = all.slot;
+  const isFallback = active !== configured;
+  let words = `engine ${active}`;
   if (isFallback) words += ` (fallback for ${configured}${reason ? `: ${reason}` : ""})`;
   if (all.rolled_back) words += ` (${all.rolled_back})`;
   if (canary) words += `, canary ${canary.engine} on ${canary.share} of new sessions`;

@@ -50,7 +50,7 @@ fn counters_are_exported_at_zero() {
     check(
         &metrics,
         &[
-            r#"ctxhost_engine_effective{slot="context_engine",configured="mask",effective="mask"} 1"#,
+            r#"ctxhost_engine_active{slot="context_engine",configured="mask",active="mask"} 1"#,
             r#"ctxhost_fallback_total{engine="mask"} 0"#,
             r#"ctxhost_rejected_plans_total{engine="mask"} 0"#,
             "ctxhost_saved_tokens_total 0",
@@ -61,11 +61,11 @@ fn counters_are_exported_at_zero() {
 }
 
 #[test]
-fn only_the_effective_engine_is_exported() {
+fn only_the_active_engine_is_exported() {
     let metrics = Metrics::new("mask");
     metrics.record_event(&assembled("legacy", Some("it panicked")), 0);
     let legacy =
-        r#"ctxhost_engine_effective{slot="context_engine",configured="mask",effective="legacy"} 1"#;
+        r#"ctxhost_engine_active{slot="context_engine",configured="mask",active="legacy"} 1"#;
     check(
         &metrics,
         &[
@@ -75,7 +75,7 @@ fn only_the_effective_engine_is_exported() {
             r#"ctxhost_engine_duration_seconds_count{engine="legacy"} 1"#,
         ],
     );
-    assert_eq!(metrics.text().matches("ctxhost_engine_effective{").count(), 1);
+    assert_eq!(metrics.text().matches("ctxhost_engine_active{").count(), 1);
     metrics.record_event(
         &EventKind::EngineChanged {
             engine: "window".into(),
@@ -88,11 +88,11 @@ fn only_the_effective_engine_is_exported() {
     check(
         &metrics,
         &[
-            r#"ctxhost_engine_effective{slot="context_engine",configured="window",effective="window"} 1"#,
+            r#"ctxhost_engine_active{slot="context_engine",configured="window",active="window"} 1"#,
             r#"ctxhost_fallback_total{engine="window"} 0"#,
         ],
     );
-    assert_eq!(metrics.text().matches("ctxhost_engine_effective{").count(), 1);
+    assert_eq!(metrics.text().matches("ctxhost_engine_active{").count(), 1);
 }
 
 #[test]

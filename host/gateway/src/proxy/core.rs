@@ -13,6 +13,7 @@ use super::endpoint::Endpoint;
 use super::eviction::EvictionState;
 use super::messages::LocalResponse;
 use super::signed_summary::SummarySigner;
+use super::working_memory::WorkingMemory;
 use crate::conversations::{
     ConversationCounts, ConversationScope, ConversationTable, RequestItems, SeededHash, is_named,
     read_seed,
@@ -43,6 +44,7 @@ pub struct Proxy {
     pub(super) originals: Arc<OriginalStore>,
     pub(super) summary_signer: SummarySigner,
     pub(super) eviction: EvictionState,
+    pub(super) working_memory: WorkingMemory,
     /// Token estimates of system prompts and tools, by hash.
     sizes: Mutex<HashMap<SeededHash, u64>>,
     /// Canonical hashes of first items, by the hash of their bytes.
@@ -81,6 +83,7 @@ impl Proxy {
             originals: Arc::new(OriginalStore::open(state)),
             summary_signer: SummarySigner::open(&state.join("gateway")),
             eviction: EvictionState::default(),
+            working_memory: WorkingMemory::new(config.gateway.max_bodies_bytes),
             sizes: Mutex::default(),
             firsts: Mutex::default(),
             refused_thinking: Mutex::default(),

@@ -117,7 +117,7 @@ fn append_items(
     request_items: &mut RequestItems<'_>,
 ) -> Option<(Session, KnownItems)> {
     let NewItems { groups, bodies } =
-        NewItems::parse(&known_items, parsed.inbound, request_items.items()).ok()?;
+        NewItems::parse(&known_items, parsed.inbound, request_items).ok()?;
     let mut ids = Vec::new();
     for body in bodies {
         ids.push(fork.append(body).ok()?);

@@ -240,7 +240,8 @@ impl Proxy {
         let new = request_items.items().get(known..).unwrap_or_default();
         known_items.set_summary(client_compaction::find_summary(new).map(|at| known + at));
         let known_items = known_items.with_measurements(guard.context().session().session());
-        let new_items = NewItems::parse(&known_items, meta.inbound, request_items.items())?;
+        let _memory = self.working_memory.reserve(request_items.bytes_after(known)).await;
+        let new_items = NewItems::parse(&known_items, meta.inbound, request_items)?;
         let amendment = Amendment { branch_point: back_to, edits: Vec::new() };
         let amended = ConversationAmendment {
             known_items,
@@ -305,7 +306,8 @@ impl Proxy {
         if !known_items.is_empty() {
             guard.append([known_items.record()])?;
         }
-        let new_items = NewItems::parse(&known_items, meta.inbound, request_items.items())?;
+        let _memory = self.working_memory.reserve(request_items.bytes_after(known)).await;
+        let new_items = NewItems::parse(&known_items, meta.inbound, request_items)?;
         let conversation = Arc::new(Conversation::new(meta.key, id, known_items, is_compacted));
         let ingested = self.append(conversation, guard, new_items, None, meta, request_items)?;
         // From here on the table owns the session.
@@ -322,8 +324,9 @@ impl Proxy {
         request_items: &mut RequestItems<'_>,
     ) -> Result<IngestedRequest, IngestError> {
         let known_items = conversation.known_items();
-        let new_items = NewItems::parse(&known_items, meta.inbound, request_items.items())?;
         let known = known_items.len();
+        let _memory = self.working_memory.reserve(request_items.bytes_after(known)).await;
+        let new_items = NewItems::parse(&known_items, meta.inbound, request_items)?;
         drop(known_items);
         let appended =
             self.append(conversation.clone(), guard, new_items, None, meta, request_items);
@@ -421,7 +424,7 @@ fn first_user_text(session: &Session) -> Option<String> {
     let entries = session.branch().into_iter().filter_map(|record| record.to_entry());
     let mut user =
         entries.filter(|entry| entry.role == Role::User && entry.kind == EntryKind::Message);
-    user.next().map(|entry| injected_text::user_text(&entry.text))
+    user.next().map(|entry| injected_text::user_text(&entry.text).into_owned())
 }
 
 /// Closes a new session if its request fails to be ingested: no later request could find it.

@@ -1,9 +1,11 @@
 //! Parses the items of a request that its conversation does not have yet.
 
 use super::ingest::IngestError;
-use crate::conversations::{KnownItems, is_user_request};
+use crate::conversations::{KnownItems, RequestItems, is_user_request};
 use ctxhost_dialects::ChatMessage;
-use ctxhost_dialects::inbound::{InboundDialect, ItemGroup, ParseContext, ParsedEntry};
+use ctxhost_dialects::inbound::{
+    InboundDialect, InboundError, ItemGroup, ParseContext, ParsedEntry,
+};
 use ctxhost_session::{RecordBody, SessionError};
 
 /// The custom type of records for text that a client injects in the middle of a conversation.
@@ -17,20 +19,23 @@ pub(super) struct NewItems {
 }
 
 impl NewItems {
-    /// Parses the items after the known ones; `items` are all items of the request.
+    /// Parses the items after the known ones.
     pub(super) fn parse(
         known_items: &KnownItems,
         inbound: &dyn InboundDialect,
-        items: &[&str],
+        request_items: &mut RequestItems<'_>,
     ) -> Result<NewItems, IngestError> {
-        let known = known_items.len();
+        let (known, items) = (known_items.len(), request_items.items());
         let context = ParseContext {
             is_start: known_items.entry_count() == 0,
             item_count: known,
             last_item: known.checked_sub(1).and_then(|at| items.get(at)).copied(),
             tool_name_of: &|id| known_items.tool_of(id),
         };
-        let groups = inbound.parse_items(items.get(known..).unwrap_or_default(), context)?;
+        let mut new = (known..items.len()).map(|at| {
+            request_items.parse(at).map_err(|error| InboundError::in_message(at - known, error))
+        });
+        let groups = inbound.parse_items(&mut new, context)?;
         let entries = groups.iter().flat_map(|group| &group.entries);
         let bodies = entries.map(record_body).collect::<Result<_, SessionError>>()?;
         Ok(NewItems { groups, bodies })

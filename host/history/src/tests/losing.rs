@@ -16,12 +16,12 @@ fn what_the_first_compaction_lost_is_still_lost_after_the_second() {
     let newest = fold(&mut session, 4, "the second summary");
     let loss = measure_loss(&session).unwrap().unwrap();
     assert_eq!((loss.count, loss.compactions.len(), loss.newest.as_str()), (2, 2, newest.as_str()));
-    assert_eq!((loss.survival.asks.kept, loss.survival.asks.total), (1, 3));
-    assert_eq!((loss.survival.paths.kept, loss.survival.paths.total), (1, 3));
+    assert_eq!((loss.retention.asks.kept, loss.retention.asks.total), (1, 3));
+    assert_eq!((loss.retention.paths.kept, loss.retention.paths.total), (1, 3));
     let lost: Vec<&str> = loss.lost.iter().map(|lost| lost.text.as_str()).collect();
     assert_eq!(lost, ["question 1", "question 2", "src/file_1.rs", "src/file_2.rs"]);
     // One by one, each lost one of the two requests before it.
-    let asks = loss.compactions.iter().map(|compaction| compaction.survival.asks);
+    let asks = loss.compactions.iter().map(|compaction| compaction.retention.asks);
     assert_eq!(asks.map(|share| (share.kept, share.total)).collect::<Vec<_>>(), [(1, 2), (1, 2)]);
     assert_eq!(history_before(&session, &newest).unwrap().len(), 12, "without the summaries");
 }

@@ -23,7 +23,7 @@ fn turns_come_back_as_one_message_with_calls_and_results() {
     let live = texts(&session);
     assert_eq!(live.len(), 6);
     insta::assert_snapshot!(live[5], @r#"
-    Restored from earlier in this session (turns 1..2). It is told again word for word; it is a record of the past, not a new request.
+    Restored from earlier in this session (turns 1..2), word for word: a record of the past, not a new request.
 
     <restored source="turns 1..2">
     [turn 1]

@@ -38,6 +38,7 @@ impl fmt::Display for ModelAttempt {
         let (model, name) = (&self.model, self.reason.describe());
         write!(f, "{model}: {name}")?;
         match self.cooldown_ms {
+            // Rounded up: `0 s` would read as if the cooldown were over.
             Some(cooldown_ms) => write!(f, ", in cooldown for {} s", cooldown_ms.div_ceil(1_000))?,
             None if self.message.is_empty() => {}
             None => write!(f, " ({})", self.message)?,

@@ -37,20 +37,7 @@ fn chain(ids: &[&str]) -> Failover {
 }
 
 fn error(reason: FailureReason) -> ProviderError {
-    ProviderError {
-        reason,
-        provider: "p".to_owned(),
-        model: "m".to_owned(),
-        status: None,
-        code: String::new(),
-        message: "the reason".to_owned(),
-        retry_after_ms: None,
-        observed_tokens: None,
-        limit_tokens: None,
-        prompt_tokens: None,
-        is_ceiling: false,
-        has_started: false,
-    }
+    ProviderError::new(reason, "p", "m", "the reason".to_owned())
 }
 
 #[test]

@@ -21,6 +21,9 @@ const REFUSAL_MAX_BYTES: usize = 64 * 1024;
 /// The largest document or frame that is buffered, in bytes: more than any model writes.
 const ANSWER_MAX_BYTES: usize = 64 * 1024 * 1024;
 
+/// The largest stream, in bytes: each token takes some hundred, and one without an end must not fill the memory.
+pub(super) const STREAM_MAX_BYTES: usize = 256 * 1024 * 1024;
+
 /// The last event of OpenAI's streams.
 const DONE: &str = "[DONE]";
 
@@ -89,7 +92,7 @@ impl HttpClient {
             self.read_document(body, &errors, sink).await?
         } else {
             let head = body.head();
-            let frames = body.into_frames(framing, ANSWER_MAX_BYTES);
+            let frames = body.into_frames(framing, ANSWER_MAX_BYTES, self.stream_max_bytes);
             self.read_stream(head, frames, &errors, sink).await?
         };
         if has_content(&answer) { Ok(answer) } else { Err(errors.empty_response(&answer)) }
@@ -176,10 +179,12 @@ impl HttpClient {
             return ProviderError { status: Some(status.as_u16()), ..error };
         }
         // The status alone is a refusal, even if the body cannot be read.
-        let text = match AnswerBody::open(response, deadline, self.timeouts.idle).await {
-            Ok(body) => body.read_text(REFUSAL_MAX_BYTES).await.unwrap_or_default(),
-            Err(_) => String::new(),
+        let read = async {
+            let body = AnswerBody::open(response, deadline, self.timeouts.idle).await?;
+            body.read_text(REFUSAL_MAX_BYTES).await
         };
+        // Within the time of a first byte: nothing is computed for a refusal.
+        let text = timeout_at(deadline, read).await.ok().and_then(Result::ok).unwrap_or_default();
         errors.refusal(&parse_refusal(Some(status.as_u16()), &text), Some(&headers))
     }
 

@@ -84,6 +84,10 @@ impl ErrorBuilder<'_> {
             StreamReadError::InvalidFrame(error) => {
                 self.error(FailureReason::InvalidResponse, &error.to_string())
             }
+            StreamReadError::TooLarge(max_bytes) => {
+                let message = format!("the answer exceeds {max_bytes} bytes and was ended");
+                self.error(FailureReason::InvalidResponse, &message)
+            }
         }
     }
 

@@ -21,6 +21,8 @@ pub(super) enum StreamReadError {
     ConnectionLost(reqwest::Error),
     /// The bytes are not frames.
     InvalidFrame(FrameError),
+    /// The frames have more bytes than this together.
+    TooLarge(usize),
 }
 
 /// The body of an answer.
@@ -61,19 +63,18 @@ impl AnswerBody {
     ) -> Result<AnswerBody, StreamReadError> {
         let mut bytes = read_chunks(response, first, idle);
         let mut head = Vec::new();
-        // Servers send white space to keep the connection open while the model computes.
-        while head.trim_ascii().is_empty() {
-            match bytes.next().await {
-                Some(chunk) => head.extend(chunk?),
-                None => break,
-            }
+        // Servers send white space to keep the connection open while the model computes. It is not kept, since it
+        // may have no end.
+        while head.is_empty() {
+            let Some(chunk) = bytes.next().await else { break };
+            head.extend_from_slice(chunk?.trim_ascii_start());
         }
         Ok(AnswerBody { bytes, head })
     }
 
     /// Whether the body is empty.
     pub(super) fn is_empty(&self) -> bool {
-        self.head.trim_ascii().is_empty()
+        self.head.is_empty()
     }
 
     /// The start of the body, for messages.
@@ -86,7 +87,7 @@ impl AnswerBody {
     /// a proxy's HTML page.
     pub(super) fn is_document(&self) -> bool {
         // The content type is often wrong.
-        matches!(self.head.trim_ascii_start().first(), Some(b'{' | b'[' | b'<' | b'"'))
+        matches!(self.head.first(), Some(b'{' | b'[' | b'<' | b'"'))
     }
 
     /// The whole body, up to a limit.
@@ -101,11 +102,16 @@ impl AnswerBody {
         Ok(String::from_utf8_lossy(&head).into_owned())
     }
 
-    /// The frames, each up to a limit.
-    pub(super) fn into_frames(self, framing: FrameFormat, max_bytes: usize) -> FrameStream {
-        let mut reader = FrameReader::new(framing, max_bytes);
+    /// The frames: each up to a limit, and all of them together.
+    pub(super) fn into_frames(
+        self,
+        framing: FrameFormat,
+        frame_max_bytes: usize,
+        max_bytes: usize,
+    ) -> FrameStream {
+        let mut reader = FrameReader::new(framing, frame_max_bytes);
         reader.push(&self.head);
-        FrameStream { bytes: self.bytes, reader }
+        FrameStream { bytes: self.bytes, reader, read_bytes: self.head.len(), max_bytes }
     }
 }
 
@@ -113,6 +119,8 @@ impl AnswerBody {
 pub(super) struct FrameStream {
     bytes: BoxStream<'static, Result<Vec<u8>, StreamReadError>>,
     reader: FrameReader,
+    read_bytes: usize,
+    max_bytes: usize,
 }
 
 impl FrameStream {
@@ -125,6 +133,10 @@ impl FrameStream {
     pub(super) async fn read_more(&mut self) -> Result<bool, StreamReadError> {
         match self.bytes.next().await.transpose()? {
             Some(chunk) => {
+                self.read_bytes = self.read_bytes.saturating_add(chunk.len());
+                if self.read_bytes > self.max_bytes {
+                    return Err(StreamReadError::TooLarge(self.max_bytes));
+                }
                 self.reader.push(&chunk);
                 Ok(true)
             }

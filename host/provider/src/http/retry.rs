@@ -126,21 +126,9 @@ mod tests {
 
     #[test]
     fn only_temporary_errors_before_the_first_part_are_retried() {
-        let error = |reason, status, began| {
-            is_retryable(&ProviderError {
-                reason,
-                provider: String::new(),
-                model: String::new(),
-                status,
-                code: String::new(),
-                message: String::new(),
-                retry_after_ms: None,
-                observed_tokens: None,
-                prompt_tokens: None,
-                limit_tokens: None,
-                is_ceiling: false,
-                has_started: began,
-            })
+        let error = |reason, status, has_started| {
+            let error = ProviderError::new(reason, "", "", String::new());
+            is_retryable(&ProviderError { status, has_started, ..error })
         };
         for reason in
             [FailureReason::RateLimit, FailureReason::Overloaded, FailureReason::StreamCut]

@@ -373,3 +373,35 @@ async fn a_request_that_is_dropped_is_given_up() {
     }
     panic!("the server still streams");
 }
+
+#[tokio::test]
+async fn a_stream_without_an_end_is_ended() {
+    let server = always(|| stream_of(vec![text(&"word ".repeat(1_000)); 100])).await;
+    let client = HttpClient { stream_max_bytes: 100_000, ..client(&server) };
+    let outcome = ask(&client).await;
+    assert_eq!(outcome.reason(), FailureReason::InvalidResponse);
+    assert!(outcome.error().message.contains("exceeds 100000 bytes"), "{:?}", outcome.error());
+    assert!(outcome.received.len() < 100_000);
+}
+
+#[tokio::test]
+async fn a_refusal_that_is_sent_slowly_is_read_for_a_limited_time() {
+    let drip = || vec![vec![Step::Sends("x".into()), Step::Waits(100)]; 1_000].concat();
+    let server = always(move || {
+        let mut response = stream_of(drip());
+        *response.status_mut() = axum::http::StatusCode::UNAUTHORIZED;
+        response
+    })
+    .await;
+    let settings = ProviderSettings { first_byte_timeout_ms: 300, ..settings(&server.base_url) };
+    let client = client_with(&settings, ApiKey::none());
+    let outcome = tokio::time::timeout(Duration::from_secs(30), ask(&client)).await.unwrap();
+    assert_eq!(outcome.reason(), FailureReason::Auth);
+}
+
+#[tokio::test]
+async fn white_space_before_an_answer_is_not_part_of_it() {
+    let pause = || vec![Step::Sends(" \n".repeat(4_000)); 50];
+    let server = always(move || stream_of([pause(), vec![text("late")], end()].concat())).await;
+    assert_eq!(ask(&client(&server)).await.answer.unwrap().text(), "late");
+}

@@ -1,7 +1,6 @@
 //! Partial load: the records that a checkpoint names, and every line after them.
 
 use std::fs::File;
-use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -49,7 +48,9 @@ impl CheckpointSource {
             return None;
         }
         let mut bytes = vec![0; usize::try_from(length_bytes).ok()?];
-        self.file.read_exact_at(&mut bytes, at_bytes).ok().map(|()| bytes)
+        ctxhost_platform::files::read_exact_at(&self.file, &mut bytes, at_bytes)
+            .ok()
+            .map(|()| bytes)
     }
 
     /// The line at a position; `None` if its fingerprint differs.

@@ -61,6 +61,7 @@ fn find_faults(
 ) -> Vec<SessionFault> {
     let mut faults = Vec::new();
     let moved = moved_rows(line_indexes);
+    let mut unmatched = UnmatchedLines::new(lines);
     let mut next = 0;
     for (at, (row, line_index)) in rows.iter().zip(line_indexes).enumerate() {
         match *line_index {
@@ -69,7 +70,7 @@ fn find_faults(
                 line_fault(line, FaultKind::Reordered, message)
             })),
             Some(index) => next = index + 1,
-            None => match changed_line(*row, lines, next) {
+            None => match unmatched.changed_line(*row, next) {
                 Some(index) => {
                     next = index + 1;
                     let line = lines.get_mut(index).into_iter();
@@ -86,13 +87,42 @@ fn find_faults(
     faults
 }
 
-/// The line that a row without a line may have become: one before the next known line.
-fn changed_line(row: ChecksumRow, lines: &[ComparedLine<'_>], from: usize) -> Option<usize> {
-    let gap = lines.iter().enumerate().skip(from).take_while(|(_, line)| !line.is_known);
-    // Bit rot does not change the length, so a line of the same length is preferred.
-    let same_length =
-        gap.clone().find(|(_, line)| ChecksumRow::from_line(line.text).is_as_long_as(row));
-    same_length.or_else(|| gap.into_iter().next()).map(|(index, _)| index)
+/// The lines that no row matches.
+struct UnmatchedLines {
+    /// For each line, the next one that a row matches; the number of lines after the last of them.
+    gap_ends: Vec<usize>,
+    by_length: HashMap<u32, VecDeque<usize>>,
+}
+
+impl UnmatchedLines {
+    fn new(lines: &[ComparedLine<'_>]) -> UnmatchedLines {
+        let mut gap_ends = vec![lines.len(); lines.len()];
+        let mut end = lines.len();
+        let mut by_length: HashMap<u32, VecDeque<usize>> = HashMap::new();
+        for (at, (line, gap_end)) in lines.iter().zip(&mut gap_ends).enumerate().rev() {
+            if line.is_known {
+                end = at;
+            } else {
+                let length = ChecksumRow::from_line(line.text).length_bytes;
+                by_length.entry(length).or_default().push_front(at);
+            }
+            *gap_end = end;
+        }
+        UnmatchedLines { gap_ends, by_length }
+    }
+
+    /// The line of a row without a match, in the gap that begins at `from`, which never decreases.
+    fn changed_line(&mut self, row: ChecksumRow, from: usize) -> Option<usize> {
+        let gap = from..*self.gap_ends.get(from)?;
+        // Bit rot does not change the length, so a line of the same length is preferred.
+        let same_length = self.by_length.get_mut(&row.length_bytes).and_then(|lines| {
+            while lines.front().is_some_and(|at| *at < from) {
+                lines.pop_front();
+            }
+            lines.front().copied().filter(|at| gap.contains(at))
+        });
+        same_length.or((!gap.is_empty()).then_some(from))
+    }
 }
 
 /// The smallest set of rows whose lines moved: those outside the longest increasing subsequence of lines.

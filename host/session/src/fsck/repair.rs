@@ -1,8 +1,6 @@
 //! Repairs around the lines: torn tail, file modes, temporary files, checksums.
 
-use std::fs::{self, Permissions};
 use std::io;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -81,7 +79,7 @@ impl FsckNote {
     /// Restores the mode of a file or folder that others may read; returns what was done.
     pub fn repair_mode(&self) -> String {
         let mode = if self.path.is_dir() { FOLDER_MODE } else { FILE_MODE };
-        let set = fs::set_permissions(&self.path, Permissions::from_mode(mode));
+        let set = ctxhost_platform::files::set_path_mode(&self.path, mode);
         self.describe_action(set, format!("set the mode of {} to {mode:04o}", self.path.display()))
     }
 

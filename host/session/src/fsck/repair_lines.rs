@@ -176,7 +176,7 @@ impl RepairedFile {
 fn fix_one_byte(mut line: Vec<u8>, row: ChecksumRow) -> Option<Vec<u8>> {
     /// Longest line that is tried: each byte costs 255 checksums of the whole line.
     const MAX_BYTES: usize = 4_096;
-    if line.len() > MAX_BYTES || !ChecksumRow::from_line(&line).is_as_long_as(row) {
+    if line.len() > MAX_BYTES || ChecksumRow::from_line(&line).length_bytes != row.length_bytes {
         return None;
     }
     for at in 0..line.len() {

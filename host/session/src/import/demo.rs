@@ -29,13 +29,13 @@ pub static DEMOS: [DemoSession; 2] = [
         name: "coding",
         about: "work on this repository: a test for engines of other versions",
         window_tokens: 32_000,
-        compressed: include_bytes!(concat!(env!("OUT_DIR"), "/coding.jsonl.zst")),
+        compressed: include_bytes!("../../demo/coding.jsonl.zst"),
     },
     DemoSession {
         name: "mixed",
         about: "work on this repository: its messages and settings; the user writes Chinese",
         window_tokens: 32_000,
-        compressed: include_bytes!(concat!(env!("OUT_DIR"), "/mixed.jsonl.zst")),
+        compressed: include_bytes!("../../demo/mixed.jsonl.zst"),
     },
 ];
 
@@ -54,10 +54,15 @@ impl DemoSession {
     pub fn open(&self) -> Result<ImportedSession, ImportOpenError> {
         let name = format!("{DEMO_PREFIX}{}", self.name);
         let unreadable = |source| ImportOpenError::Unreadable { path: name.clone().into(), source };
-        let decoder = StreamingDecoder::new(self.compressed).map_err(io::Error::other);
+        open_bytes(&name, &self.lines().map_err(unreadable)?)
+    }
+
+    fn lines(&self) -> io::Result<Vec<u8>> {
         let mut lines = Vec::new();
-        decoder.and_then(|mut it| it.read_to_end(&mut lines)).map_err(unreadable)?;
-        open_bytes(&name, &lines)
+        StreamingDecoder::new(self.compressed)
+            .map_err(io::Error::other)?
+            .read_to_end(&mut lines)?;
+        Ok(lines)
     }
 }
 
@@ -74,5 +79,20 @@ mod tests {
             assert!(recorded.session.branch().len() > 100, "{}", demo.name);
         }
         assert!(DemoSession::find("demo:nothing").is_none());
+    }
+
+    /// Compressed beforehand, since the best compression takes a program that is no crate.
+    #[test]
+    fn every_demo_is_its_example() {
+        for demo in DEMOS {
+            let example = format!("../../examples/sessions/{}.jsonl", demo.name);
+            let lines = std::fs::read(&example).unwrap();
+            let remedy =
+                "zstd --ultra -22 --no-check -c <example> > host/session/demo/<name>.jsonl.zst";
+            assert!(
+                demo.lines().unwrap() == lines,
+                "{example} has changed; renew its demo with `{remedy}`"
+            );
+        }
     }
 }

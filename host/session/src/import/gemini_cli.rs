@@ -53,6 +53,7 @@ fn add(draft: &mut ImportDraft, history: &mut ChatHistory, mut record: JsonRecor
     if record.text("id").is_some() {
         return history.add_message(record);
     }
+    // Read first: the fields are taken out of the record below.
     let known_ms = record.timestamp_ms();
     let is_change = record.fields.contains_key("$set");
     let mut fields = if is_change {
@@ -60,6 +61,7 @@ fn add(draft: &mut ImportDraft, history: &mut ChatHistory, mut record: JsonRecor
     } else {
         Value::Object(std::mem::take(&mut record.fields))
     };
+    // Without `$set` only the header of a chat has a session id.
     if !fields.is_object() || (!is_change && fields.get("sessionId").is_none()) {
         return draft.add_problem(line, "neither a message nor a change");
     }

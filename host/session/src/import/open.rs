@@ -96,23 +96,29 @@ fn decompress(bytes: &[u8]) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
-/// Opens a recording of any format, also one compressed with zstd. Of a session in opencode's storage, the files of its messages are read too.
+/// Opens a recording of any format, also one compressed with zstd. Of a session in opencode's
+/// storage, the files of its messages are read too; one in its database is named by the database and the id,
+/// as if the database were a folder.
 ///
 /// # Errors
 ///
 /// [`ImportOpenError`] if the file cannot be read or is not a session of a known format.
 pub fn open_file(path: &Path) -> Result<ImportedSession, ImportOpenError> {
     let unreadable = |source| ImportOpenError::Unreadable { path: path.into(), source };
+    if let Some((database, id)) = opencode::database_of(path) {
+        let stored = opencode::read_session(database, id).map_err(unreadable)?;
+        return open_joined(path, &stored);
+    }
+    if opencode::is_database(path) {
+        return Err(unreadable(several_sessions(path)));
+    }
     let lines = ctxhost_files::read_lines(path).map_err(unreadable)?;
     let name = path.display().to_string();
     if lines.bytes.starts_with(ZSTD_MAGIC) {
         return open_bytes(&name, &decompress(&lines.bytes).map_err(unreadable)?);
     }
     if let Some(stored) = opencode::read_storage(path, &lines.bytes) {
-        let mut recorded = open_bytes(&name, &stored.map_err(unreadable)?)?;
-        // Lines of the document that was put together would name nothing.
-        recorded.problems.iter_mut().for_each(|problem| problem.line = 1);
-        return Ok(recorded);
+        return open_joined(path, &stored.map_err(unreadable)?);
     }
     let mut recorded =
         open_bytes(&name, &lines.bytes).map_err(|error| match lines.long.first() {
@@ -124,6 +130,27 @@ pub fn open_file(path: &Path) -> Result<ImportedSession, ImportOpenError> {
     recorded.problems.extend(lines.long.iter().map(left_out));
     recorded.problems.sort_by_key(|problem| problem.line);
     Ok(recorded)
+}
+
+/// Opens a document that was put together.
+fn open_joined(path: &Path, document: &[u8]) -> Result<ImportedSession, ImportOpenError> {
+    let mut recorded = open_bytes(&path.display().to_string(), document)?;
+    // Its lines would name nothing.
+    recorded.problems.iter_mut().for_each(|problem| problem.line = 1);
+    Ok(recorded)
+}
+
+/// Why a database is no session.
+fn several_sessions(path: &Path) -> io::Error {
+    match opencode::list_database(path) {
+        Err(error) => error,
+        Ok(sessions) => {
+            let newest = sessions.first().map(|session| session.path.display().to_string());
+            let newest = newest.map_or(String::new(), |path| format!("; the newest is {path}"));
+            let reason = format!("it is a database of {} sessions{newest}", sessions.len());
+            io::Error::new(io::ErrorKind::InvalidInput, reason)
+        }
+    }
 }
 
 /// Opens the bytes of a recording of any format. Errors mention `name`.

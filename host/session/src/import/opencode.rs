@@ -1,14 +1,20 @@
-//! Import of opencode sessions: an export, or the files of its storage put together as one.
+//! Import of opencode sessions: an export, or what its database or its files hold put together as one.
 //!
 //! A compaction is a user message with a part `compaction`, which may name the first message that stays, and a
 //! finished reply marked `summary`. Old versions wrote only the reply. Cleared results carry their time.
 
+#[cfg_attr(not(feature = "opencode"), path = "opencode/no_database.rs")]
+mod database;
 mod parts;
 mod storage;
+
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use serde_json::Value;
 
+pub use self::database::list_database;
+pub(super) use self::database::read_session;
 use self::parts::MessageContent;
 pub(super) use self::storage::read_storage;
 use super::block::{self, ReplyUsage, kind, string, tokens};
@@ -18,6 +24,29 @@ use super::json_lines::{JsonRecord, records};
 use super::transcript::{
     ImportError, ImportFormat, ImportedCompaction, ImportedItem, ImportedTranscript,
 };
+
+/// A session in opencode's database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DatabaseSession {
+    /// Its path for [`open_file`](crate::import::open_file): that of the database and, as if it were a folder, the id.
+    pub path: PathBuf,
+    /// When it was last modified, in milliseconds since 1970.
+    pub changed_ms: i64,
+    /// The size of its messages.
+    pub bytes: u64,
+}
+
+/// The database of a path that [`list_database`] made, and the session's id; `None` for any other path.
+pub(super) fn database_of(path: &Path) -> Option<(&Path, &str)> {
+    let id = path.file_name()?.to_str()?;
+    let database = path.parent().filter(|database| is_database(database))?;
+    Some((database, id))
+}
+
+/// Whether a path has the name of a database of opencode, and is a file.
+pub(super) fn is_database(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ending == "db") && path.is_file()
+}
 
 const PROVIDER: &str = "opencode";
 const API: &str = "opencode";

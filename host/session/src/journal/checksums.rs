@@ -21,7 +21,7 @@ const ROW_BYTES: usize = 12;
 /// Length and CRC-32 of a line, without its line break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ChecksumRow {
-    length_bytes: u32,
+    pub(crate) length_bytes: u32,
     crc: u32,
 }
 
@@ -30,11 +30,6 @@ impl ChecksumRow {
     pub(crate) fn from_line(line: &[u8]) -> ChecksumRow {
         let length_bytes = u32::try_from(line.len()).unwrap_or(u32::MAX);
         ChecksumRow { length_bytes, crc: crc32fast::hash(line) }
-    }
-
-    /// Whether two lines have the same length.
-    pub(crate) fn is_as_long_as(self, other: ChecksumRow) -> bool {
-        self.length_bytes == other.length_bytes
     }
 
     fn to_bytes(self) -> [u8; ROW_BYTES] {

@@ -1,21 +1,18 @@
 //! The file operations of a journal, behind traits so that tests can make every one of them fail.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Read as _, Seek as _, Write as _};
-use std::os::unix::fs::{
-    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
-};
 use std::path::Path;
 
-use ctxhost_files::{FileLines, check_regular, open_flags, read_open_lines};
-use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
-use rustix::io::Errno;
+use ctxhost_files::{FileLines, check_regular, read_open_lines};
+use ctxhost_platform::files::{
+    self, LinkPolicy, create_private_folder, file_identity, open_options, path_identity,
+};
 
-/// Sessions contain everything the agent read, so only their owner may read them.
-pub(crate) const FILE_MODE: u32 = 0o600;
-
-/// The mode of their folders.
-pub(crate) const FOLDER_MODE: u32 = 0o700;
+// Sessions contain everything the agent read, so only their owner may read them.
+pub(crate) use ctxhost_platform::files::{
+    PRIVATE_FILE as FILE_MODE, PRIVATE_FOLDER as FOLDER_MODE,
+};
 
 /// A file system.
 pub(crate) trait JournalDisk: std::fmt::Debug + Send + Sync {
@@ -58,7 +55,7 @@ pub(crate) trait DiskFile: std::fmt::Debug + Send + Sync {
     fn sync(&mut self) -> io::Result<()>;
     /// Truncates it.
     fn truncate(&mut self, length_bytes: u64) -> io::Result<()>;
-    /// Its permission bits.
+    /// Its permission bits; the private ones where files have none.
     fn mode(&self) -> io::Result<u32>;
     /// Sets its permission bits, ignoring the umask.
     fn set_mode(&self, mode: u32) -> io::Result<()>;
@@ -77,21 +74,19 @@ pub(crate) struct OsJournalDisk;
 impl JournalDisk for OsJournalDisk {
     fn open(&self, path: &Path, opening: OpenMode) -> io::Result<Box<dyn DiskFile>> {
         let is_new = opening == OpenMode::New;
-        let no_follow = i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or(0);
-        let file = OpenOptions::new()
+        let file = open_options(LinkPolicy::Refuse)
             .read(true)
             // With O_APPEND a second writer, possible where locks do not work, overwrites nothing.
             .append(true)
             .create(opening == OpenMode::Any)
             .create_new(is_new)
-            .mode(FILE_MODE)
-            .custom_flags(no_follow | open_flags())
             .open(path)?;
         check_regular(&file)?;
         let metadata = file.metadata()?;
         // The umask restricts the mode of a new file, and an old one may have been opened to others.
-        let is_ours = opening != OpenMode::Existing && metadata.mode() & 0o777 != FILE_MODE;
-        if is_ours && let Err(error) = file.set_permissions(Permissions::from_mode(FILE_MODE)) {
+        let is_open = files::mode(&metadata).is_some_and(|mode| mode & 0o777 != FILE_MODE);
+        let is_ours = opening != OpenMode::Existing && is_open;
+        if is_ours && let Err(error) = files::set_mode(&file, FILE_MODE) {
             if is_new {
                 // Still empty: removing it is better than a file that others may read.
                 let _ = fs::remove_file(path);
@@ -106,12 +101,7 @@ impl JournalDisk for OsJournalDisk {
     }
 
     fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
-        match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-            // Some file systems do not support RENAME_NOREPLACE. On those, two processes can race
-            // between the check and the rename.
-            Err(Errno::INVAL | Errno::NOSYS) if !to.exists() => fs::rename(from, to),
-            other => Ok(other?),
-        }
+        files::rename_new(from, to)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
@@ -123,15 +113,15 @@ impl JournalDisk for OsJournalDisk {
 
     fn sync_folder(&self, path: &Path) -> io::Result<()> {
         match path.parent() {
-            Some(folder) => File::open(folder)?.sync_all(),
+            Some(folder) => files::sync_folder(folder),
             None => Ok(()),
         }
     }
 
     fn create_folder(&self, path: &Path) -> io::Result<()> {
-        match DirBuilder::new().mode(FOLDER_MODE).create(path) {
+        match create_private_folder(path) {
             // The umask has restricted the mode.
-            Ok(()) => fs::set_permissions(path, Permissions::from_mode(FOLDER_MODE)),
+            Ok(()) => files::set_path_mode(path, FOLDER_MODE),
             Err(_) if path.is_dir() => Ok(()),
             Err(error) => Err(error),
         }
@@ -183,17 +173,17 @@ impl DiskFile for OsJournalFile {
     }
 
     fn mode(&self) -> io::Result<u32> {
-        Ok(self.0.metadata()?.mode() & 0o777)
+        Ok(files::mode(&self.0.metadata()?).map_or(FILE_MODE, |mode| mode & 0o777))
     }
 
     fn set_mode(&self, mode: u32) -> io::Result<()> {
-        self.0.set_permissions(Permissions::from_mode(mode))
+        files::set_mode(&self.0, mode)
     }
 
     fn is_at(&self, path: &Path) -> io::Result<bool> {
-        let own = self.0.metadata()?;
-        match fs::symlink_metadata(path) {
-            Ok(there) => Ok((there.dev(), there.ino()) == (own.dev(), own.ino())),
+        let own = file_identity(&self.0)?;
+        match path_identity(path) {
+            Ok(there) => Ok(there == own),
             // A folder of the path may have been replaced by a file.
             Err(error)
                 if matches!(

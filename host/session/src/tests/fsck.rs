@@ -260,3 +260,19 @@ fn recordings_are_read_with_any_files_beside_them() {
     let (_folder, path, _) = home();
     assert_eq!(import::open_file(&path).unwrap().session.records().len(), 9);
 }
+
+#[test]
+fn a_file_whose_every_line_was_changed_is_compared_in_linear_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s.jsonl");
+    let bodies = (0..40_000).map(|number| user(&format!("{number} {}", "x".repeat(number % 97))));
+    let mut session = Session::create(&path, "/", None).unwrap();
+    session.append_all(bodies.collect::<Vec<_>>(), 1).unwrap();
+    drop(session);
+    // Another length for each line, so that no line can be the one of a row.
+    let text = fs::read_to_string(&path).unwrap().replace('\n', &format!("{}\n", " ".repeat(200)));
+    fs::write(&path, text).unwrap();
+    let report = FsckReport::check(&path).unwrap();
+    assert_eq!(report.faults.len(), 40_001);
+    assert!(report.faults.iter().all(|fault| fault.kind == FaultKind::Changed));
+}

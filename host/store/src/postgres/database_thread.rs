@@ -1,10 +1,11 @@
 //! The thread that runs all database work. Callers block on it, as they do on a disk.
 
 use std::io;
-use std::sync::{Mutex, PoisonError, mpsc};
+use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::runtime::{Builder, Handle};
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
@@ -79,7 +80,7 @@ impl Drop for DatabaseThread {
     fn drop(&mut self) {
         self.later.close();
         self.end.cancel();
-        let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = self.thread.get_mut().take();
         // A thread cannot join itself, and the last owner may be one of its tasks.
         if let Some(thread) =
             thread.filter(|thread| thread.thread().id() != std::thread::current().id())

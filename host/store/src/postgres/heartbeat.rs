@@ -1,9 +1,10 @@
 //! Renews the leases and inboxes of this machine.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::Weak;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio_postgres::types::Type;
 
 use super::pool::{ConnectionPool, QueryError};
@@ -28,26 +29,22 @@ struct HeartbeatState {
 impl LeaseHeartbeat {
     /// Adds a lease that is held or requested.
     pub(super) fn add_lease(&self, lease_name: &str, session: &str) {
-        self.state().leases.insert(lease_name.to_owned(), session.to_owned());
+        self.state.lock().leases.insert(lease_name.to_owned(), session.to_owned());
     }
 
     /// Removes a lease.
     pub(super) fn remove_lease(&self, lease_name: &str) {
-        self.state().leases.remove(lease_name);
+        self.state.lock().leases.remove(lease_name);
     }
 
     /// Adds a handle with queued messages.
     pub(super) fn add_inbox(&self, handle_name: &str) {
-        self.state().inboxes.insert(handle_name.to_owned());
+        self.state.lock().inboxes.insert(handle_name.to_owned());
     }
 
     /// Removes a handle; returns whether it had queued messages.
     pub(super) fn remove_inbox(&self, handle_name: &str) -> bool {
-        self.state().inboxes.remove(handle_name)
-    }
-
-    fn state(&self) -> MutexGuard<'_, HeartbeatState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().inboxes.remove(handle_name)
     }
 }
 
@@ -60,8 +57,8 @@ pub(super) async fn renew(heartbeat: Weak<LeaseHeartbeat>, pool: ConnectionPool,
         let Some(heartbeat) = heartbeat.upgrade() else { return };
         // One statement for all sessions: a gateway may hold thousands.
         let (leases, sessions): (Vec<String>, Vec<String>) =
-            heartbeat.state().leases.clone().into_iter().unzip();
-        let inboxes: Vec<String> = heartbeat.state().inboxes.iter().cloned().collect();
+            heartbeat.state.lock().leases.clone().into_iter().unzip();
+        let inboxes: Vec<String> = heartbeat.state.lock().inboxes.iter().cloned().collect();
         // Before the network is used: this task must not be the last owner.
         drop(heartbeat);
         if let Err(error) = renew_once(&pool, lease_ms, &leases, &sessions, &inboxes).await {

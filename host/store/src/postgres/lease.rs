@@ -9,10 +9,11 @@
 //! Waiting machines queue in the database, so that none starves. A queue position expires after two seconds without
 //! polling, a lease without renewal.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_postgres::types::{ToSql, Type};
 
@@ -69,39 +70,39 @@ impl SessionHandle {
 
     /// The token of the current lease.
     pub(super) fn token(&self) -> Option<FencingToken> {
-        let state = self.state();
+        let state = self.state.lock();
         state.token.clone().map(|token| FencingToken { next_seq: state.next_seq, ..token })
     }
 
     /// Takes the lines of other machines that were read.
     pub(super) fn take_new_lines(&self) -> Vec<u8> {
-        std::mem::take(&mut self.state().new_lines)
+        std::mem::take(&mut self.state.lock().new_lines)
     }
 
     /// Whether lines of other machines were read but not taken.
     pub(super) fn has_new_lines(&self) -> bool {
-        !self.state().new_lines.is_empty()
+        !self.state.lock().new_lines.is_empty()
     }
 
     /// Counts lines that were appended.
     pub(super) fn advance(&self, lines: i64) {
-        self.state().next_seq += lines;
+        self.state.lock().next_seq += lines;
     }
 
     /// Waits for the lease and reads the lines that other machines appended.
     pub(super) async fn acquire(self: Arc<Self>) -> Result<Box<PostgresLease>, SessionError> {
         let lease = Box::new(PostgresLease::new(&self));
         let token = self.wait_for(&lease.name).await?;
-        let known = self.state().next_seq;
+        let known = self.state.lock().next_seq;
         // Another machine continued the session since this handle read it.
         if token.next_seq > known {
             let read = read_lines_from(&self.core.pool, &self.id, known).await;
             let lines = read.map_err(store_error(format!("read session {}", self.id)))?;
-            let mut state = self.state();
+            let mut state = self.state.lock();
             state.new_lines.extend_from_slice(&lines.bytes);
             state.next_seq = lines.next_seq;
         }
-        self.state().token = Some(token);
+        self.state.lock().token = Some(token);
         Ok(lease)
     }
 
@@ -162,10 +163,6 @@ impl SessionHandle {
             FencingToken { lease_name: lease_name.to_owned(), fence, next_seq }
         }))
     }
-
-    fn state(&self) -> MutexGuard<'_, HandleState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for SessionHandle {
@@ -224,7 +221,7 @@ pub(super) struct PostgresLease {
 
 impl PostgresLease {
     fn new(handle: &Arc<SessionHandle>) -> PostgresLease {
-        let mut state = handle.state();
+        let mut state = handle.state.lock();
         // A name per lease and not per handle: a late release must not end the lease of the next turn.
         state.leases += 1;
         let name = format!("{}/{}", handle.handle_name, state.leases);
@@ -241,7 +238,7 @@ impl Drop for PostgresLease {
     fn drop(&mut self) {
         let core = &self.handle.core;
         core.heartbeat.remove_lease(&self.name);
-        let mut state = self.handle.state();
+        let mut state = self.handle.state.lock();
         // The next turn of this handle may hold a lease already.
         state.token.take_if(|token| token.lease_name == self.name);
         drop(state);

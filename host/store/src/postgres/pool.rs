@@ -3,10 +3,10 @@
 //! Every statement of this store is idempotent: its conditions name the expected state. So a statement whose
 //! reply was lost can be repeated.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::TryStreamExt as _;
+use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
@@ -160,7 +160,7 @@ impl ConnectionPool {
     }
 
     fn take_idle(&self) -> Option<PooledConnection> {
-        let mut idle = self.idle();
+        let mut idle = self.idle.lock();
         // The server closes idle connections; a request should not be the one to find out.
         idle.retain(|connection| !connection.client.is_closed());
         idle.pop()
@@ -209,10 +209,6 @@ impl ConnectionPool {
 
     fn attempt(&self) -> Duration {
         self.timeout / ATTEMPTS
-    }
-
-    fn idle(&self) -> MutexGuard<'_, Vec<PooledConnection>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -295,7 +291,7 @@ impl ConnectionGuard<'_> {
 impl Drop for ConnectionGuard<'_> {
     fn drop(&mut self) {
         if let Some(connection) = self.connection.take().filter(|_| self.is_clean) {
-            self.pool.idle().push(connection);
+            self.pool.idle.lock().push(connection);
         }
     }
 }

@@ -3,21 +3,16 @@
 use std::ops::Range;
 use std::path::Path;
 
-use ctxhost_engine_api::ToolSpec;
-use futures_util::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::file_tool::{CallFolders, FileTool};
 use super::text_file;
-use crate::blocking_task::run_blocking;
+use crate::blocking_task::CancelFlag;
 use crate::error::ToolError;
 use crate::output::ToolOutput;
-use crate::paths::{PathAccess, PathResolver};
+use crate::paths::PathAccess;
 use crate::replace::{replace, with_write_lock};
-use crate::settings::ToolSettings;
-use crate::{CallContext, Tool, arguments};
-
-const NAME: &str = "edit";
 
 /// The largest editable file. It is in memory twice, and source files are far smaller.
 const FILE_MAX_BYTES: u64 = 32 * 1024 * 1024;
@@ -26,69 +21,48 @@ const FILE_MAX_BYTES: u64 = 32 * 1024 * 1024;
 const POSITIONS_LISTED: usize = 10;
 
 /// The `edit` tool.
-#[derive(Debug)]
-pub struct EditTool {
-    paths: PathResolver,
-}
+pub(super) struct EditTool;
 
-#[derive(Debug, Deserialize)]
-struct EditArguments {
+#[derive(Deserialize)]
+pub(super) struct EditArguments {
     path: String,
     old_text: String,
     new_text: String,
 }
 
-impl EditTool {
-    /// Creates the tool.
-    pub fn new(settings: &ToolSettings) -> EditTool {
-        EditTool { paths: PathResolver::new(settings) }
+impl FileTool for EditTool {
+    type Arguments = EditArguments;
+
+    const NAME: &'static str = "edit";
+
+    fn description() -> String {
+        "Replaces one piece of text in a file. old_text must occur in the file exactly once, character by character, so include enough surrounding text."
+            .into()
     }
 
-    async fn edit(&self, raw: &Value, context: &CallContext) -> Result<ToolOutput, ToolError> {
-        let arguments: EditArguments = arguments::read(NAME, &schema(), raw)?;
-        let (paths, cwd) = (self.paths.clone(), context.cwd.clone());
-        run_blocking(move |cancel| {
-            let path = paths.resolve(&cwd, &arguments.path, PathAccess::Write)?;
-            cancel.check()?;
-            // The lock covers reading too, so that a parallel edit is not lost.
-            with_write_lock(|| edit_file(&path, &arguments))
+    fn schema() -> Value {
+        json!({
+            "type": "object",
+            "properties": {
+                "path": { "type": "string", "description": "The file." },
+                "old_text": { "type": "string", "description": "The text to replace, exactly as in the file." },
+                "new_text": { "type": "string", "description": "The replacement." },
+            },
+            "required": ["path", "old_text", "new_text"],
+            "additionalProperties": false,
         })
-        .await
-    }
-}
-
-impl Tool for EditTool {
-    fn spec(&self) -> ToolSpec {
-        ToolSpec {
-            name: NAME.into(),
-            description:
-                "Replaces one piece of text in a file. old_text must occur in the file exactly \
-                          once, character by character, so include enough surrounding text."
-                    .into(),
-            input_schema: schema(),
-        }
     }
 
-    fn call<'a>(
-        &'a self,
-        arguments: &'a Value,
-        context: &'a CallContext,
-    ) -> BoxFuture<'a, ToolOutput> {
-        Box::pin(async move { self.edit(arguments, context).await.into() })
+    fn run(
+        arguments: EditArguments,
+        folders: &CallFolders,
+        cancel: &CancelFlag,
+    ) -> Result<ToolOutput, ToolError> {
+        let path = folders.resolve(&arguments.path, PathAccess::Write)?;
+        cancel.check()?;
+        // The lock covers reading too, so that a parallel edit is not lost.
+        with_write_lock(|| edit_file(&path, &arguments))
     }
-}
-
-fn schema() -> Value {
-    json!({
-        "type": "object",
-        "properties": {
-            "path": { "type": "string", "description": "The file." },
-            "old_text": { "type": "string", "description": "The text to replace, exactly as in the file." },
-            "new_text": { "type": "string", "description": "The replacement." },
-        },
-        "required": ["path", "old_text", "new_text"],
-        "additionalProperties": false,
-    })
 }
 
 fn edit_file(path: &Path, arguments: &EditArguments) -> Result<ToolOutput, ToolError> {

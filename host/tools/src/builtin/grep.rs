@@ -2,23 +2,18 @@
 
 use std::path::Path;
 
-use ctxhost_engine_api::ToolSpec;
-use futures_util::future::BoxFuture;
 use regex::bytes::{Regex, RegexBuilder};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::file_tool::{CallFolders, FileTool};
 use super::text_file;
 use super::walk::{WalkOptions, glob, walk};
-use crate::blocking_task::{CancelFlag, run_blocking};
+use crate::blocking_task::CancelFlag;
 use crate::error::ToolError;
 use crate::output::ToolOutput;
 use crate::output_limit::OUTPUT_MAX_BYTES;
-use crate::paths::{PathAccess, PathResolver};
-use crate::settings::ToolSettings;
-use crate::{CallContext, Tool, arguments};
-
-const NAME: &str = "grep";
+use crate::paths::PathAccess;
 
 /// The most lines of a result, and the default.
 const MATCHES_MAX: usize = 200;
@@ -30,13 +25,10 @@ const LINE_MAX_CHARS: usize = 400;
 const FILE_MAX_BYTES: u64 = 32 * 1024 * 1024;
 
 /// The `grep` tool.
-#[derive(Debug)]
-pub struct GrepTool {
-    paths: PathResolver,
-}
+pub(super) struct GrepTool;
 
-#[derive(Debug, Deserialize)]
-struct GrepArguments {
+#[derive(Deserialize)]
+pub(super) struct GrepArguments {
     pattern: String,
     path: Option<String>,
     glob: Option<String>,
@@ -47,61 +39,44 @@ struct GrepArguments {
     include_ignored: bool,
 }
 
-impl GrepTool {
-    /// Creates the tool.
-    pub fn new(settings: &ToolSettings) -> GrepTool {
-        GrepTool { paths: PathResolver::new(settings) }
+impl FileTool for GrepTool {
+    type Arguments = GrepArguments;
+
+    const NAME: &'static str = "grep";
+
+    fn description() -> String {
+        format!(
+            "Searches files for a regular expression (Rust syntax), line by line, and answers with \
+             `file:line: text`. Leaves out what git ignores and binary files. Up to {MATCHES_MAX} lines."
+        )
     }
 
-    async fn grep(&self, raw: &Value, context: &CallContext) -> Result<ToolOutput, ToolError> {
-        let arguments: GrepArguments = arguments::read(NAME, &schema(), raw)?;
-        let (paths, cwd) = (self.paths.clone(), context.cwd.clone());
-        run_blocking(move |cancel| {
-            let path = arguments.path.as_deref().unwrap_or(".");
-            let path = paths.resolve(&cwd, path, PathAccess::Read)?;
-            let mut search = GrepSearch::new(&arguments)?;
-            search.search_tree(&path, &cwd, &arguments, cancel)?;
-            Ok(ToolOutput::text(search.into_text()))
+    fn schema() -> Value {
+        json!({
+            "type": "object",
+            "properties": {
+                "pattern": { "type": "string", "description": "The regular expression." },
+                "path": { "type": "string", "description": "A file or folder; the working folder if left out." },
+                "glob": { "type": "string", "description": "Only files that fit, such as *.rs." },
+                "ignore_case": { "type": "boolean", "description": "Whether A is a." },
+                "include_ignored": { "type": "boolean", "description": "Whether to search what git ignores too." },
+                "limit": { "type": "integer", "minimum": 1, "description": "How many lines." },
+            },
+            "required": ["pattern"],
+            "additionalProperties": false,
         })
-        .await
-    }
-}
-
-impl Tool for GrepTool {
-    fn spec(&self) -> ToolSpec {
-        ToolSpec {
-            name: NAME.into(),
-            description: format!(
-                "Searches files for a regular expression (Rust syntax), line by line, and answers with \
-                 `file:line: text`. Leaves out what git ignores and binary files. Up to {MATCHES_MAX} lines."
-            ),
-            input_schema: schema(),
-        }
     }
 
-    fn call<'a>(
-        &'a self,
-        arguments: &'a Value,
-        context: &'a CallContext,
-    ) -> BoxFuture<'a, ToolOutput> {
-        Box::pin(async move { self.grep(arguments, context).await.into() })
+    fn run(
+        arguments: GrepArguments,
+        folders: &CallFolders,
+        cancel: &CancelFlag,
+    ) -> Result<ToolOutput, ToolError> {
+        let path = folders.resolve(arguments.path.as_deref().unwrap_or("."), PathAccess::Read)?;
+        let mut search = GrepSearch::new(&arguments)?;
+        search.search_tree(&path, folders, &arguments, cancel)?;
+        Ok(ToolOutput::text(search.into_text()))
     }
-}
-
-fn schema() -> Value {
-    json!({
-        "type": "object",
-        "properties": {
-            "pattern": { "type": "string", "description": "The regular expression." },
-            "path": { "type": "string", "description": "A file or folder; the working folder if left out." },
-            "glob": { "type": "string", "description": "Only files that fit, such as *.rs." },
-            "ignore_case": { "type": "boolean", "description": "Whether A is a." },
-            "include_ignored": { "type": "boolean", "description": "Whether to search what git ignores too." },
-            "limit": { "type": "integer", "minimum": 1, "description": "How many lines." },
-        },
-        "required": ["pattern"],
-        "additionalProperties": false,
-    })
 }
 
 /// A search in progress.
@@ -136,7 +111,7 @@ impl GrepSearch {
     fn search_tree(
         &mut self,
         base: &Path,
-        cwd: &Path,
+        folders: &CallFolders,
         arguments: &GrepArguments,
         cancel: &CancelFlag,
     ) -> Result<(), ToolError> {
@@ -156,7 +131,7 @@ impl GrepSearch {
             let is_asked =
                 entry.depth() == 0 || glob.as_ref().is_none_or(|glob| glob.is_match(below));
             if is_file && is_asked {
-                self.search_file(path, path.strip_prefix(cwd).unwrap_or(path));
+                self.search_file(path, folders.shorten(path));
             }
             if self.is_cut {
                 break;

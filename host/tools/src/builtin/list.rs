@@ -2,33 +2,25 @@
 
 use std::path::Path;
 
-use ctxhost_engine_api::ToolSpec;
-use futures_util::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::file_tool::{CallFolders, FileTool};
 use super::walk::{WalkOptions, glob, walk};
-use crate::blocking_task::{CancelFlag, run_blocking};
+use crate::blocking_task::CancelFlag;
 use crate::error::ToolError;
 use crate::output::ToolOutput;
 use crate::output_limit::OUTPUT_MAX_BYTES;
-use crate::paths::{PathAccess, PathResolver};
-use crate::settings::ToolSettings;
-use crate::{CallContext, Tool, arguments};
-
-const NAME: &str = "list";
+use crate::paths::PathAccess;
 
 /// The most names of a result.
 const ENTRIES_MAX: usize = 1_000;
 
 /// The `list` tool.
-#[derive(Debug)]
-pub struct ListTool {
-    paths: PathResolver,
-}
+pub(super) struct ListTool;
 
-#[derive(Debug, Deserialize)]
-struct ListArguments {
+#[derive(Deserialize)]
+pub(super) struct ListArguments {
     path: Option<String>,
     glob: Option<String>,
     depth: Option<usize>,
@@ -36,56 +28,39 @@ struct ListArguments {
     include_ignored: bool,
 }
 
-impl ListTool {
-    /// Creates the tool.
-    pub fn new(settings: &ToolSettings) -> ListTool {
-        ListTool { paths: PathResolver::new(settings) }
+impl FileTool for ListTool {
+    type Arguments = ListArguments;
+
+    const NAME: &'static str = "list";
+
+    fn description() -> String {
+        format!(
+            "Lists a folder, or finds files by a glob in the whole tree below it. Folders end in /. \
+             Leaves out what git ignores. Up to {ENTRIES_MAX} names."
+        )
     }
 
-    async fn list(&self, raw: &Value, context: &CallContext) -> Result<ToolOutput, ToolError> {
-        let arguments: ListArguments = arguments::read(NAME, &schema(), raw)?;
-        let (paths, cwd) = (self.paths.clone(), context.cwd.clone());
-        run_blocking(move |cancel| {
-            let path = arguments.path.as_deref().unwrap_or(".");
-            let path = paths.resolve(&cwd, path, PathAccess::Read)?;
-            Ok(ToolOutput::text(list(&path, &arguments, cancel)?))
+    fn schema() -> Value {
+        json!({
+            "type": "object",
+            "properties": {
+                "path": { "type": "string", "description": "The folder; the working folder if left out." },
+                "glob": { "type": "string", "description": "Only what fits, such as *.rs or src/**/*.ts." },
+                "depth": { "type": "integer", "minimum": 1, "description": "How deep; 1 if left out, with a glob all the way." },
+                "include_ignored": { "type": "boolean", "description": "Whether to list what git ignores too." },
+            },
+            "additionalProperties": false,
         })
-        .await
-    }
-}
-
-impl Tool for ListTool {
-    fn spec(&self) -> ToolSpec {
-        ToolSpec {
-            name: NAME.into(),
-            description: format!(
-                "Lists a folder, or finds files by a glob in the whole tree below it. Folders end in /. \
-                 Leaves out what git ignores. Up to {ENTRIES_MAX} names."
-            ),
-            input_schema: schema(),
-        }
     }
 
-    fn call<'a>(
-        &'a self,
-        arguments: &'a Value,
-        context: &'a CallContext,
-    ) -> BoxFuture<'a, ToolOutput> {
-        Box::pin(async move { self.list(arguments, context).await.into() })
+    fn run(
+        arguments: ListArguments,
+        folders: &CallFolders,
+        cancel: &CancelFlag,
+    ) -> Result<ToolOutput, ToolError> {
+        let path = folders.resolve(arguments.path.as_deref().unwrap_or("."), PathAccess::Read)?;
+        Ok(ToolOutput::text(list(&path, &arguments, cancel)?))
     }
-}
-
-fn schema() -> Value {
-    json!({
-        "type": "object",
-        "properties": {
-            "path": { "type": "string", "description": "The folder; the working folder if left out." },
-            "glob": { "type": "string", "description": "Only what fits, such as *.rs or src/**/*.ts." },
-            "depth": { "type": "integer", "minimum": 1, "description": "How deep; 1 if left out, with a glob all the way." },
-            "include_ignored": { "type": "boolean", "description": "Whether to list what git ignores too." },
-        },
-        "additionalProperties": false,
-    })
 }
 
 fn list(base: &Path, arguments: &ListArguments, cancel: &CancelFlag) -> Result<String, ToolError> {

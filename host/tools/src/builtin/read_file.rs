@@ -6,94 +6,71 @@ use std::path::Path;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use ctxhost_engine_api::ToolSpec;
-use futures_util::future::BoxFuture;
+use ctxhost_dialects::ChatBlock;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::file_tool::{CallFolders, FileTool};
 use super::text_file::{self, SNIFFED_BYTES};
-use crate::blocking_task::{CancelFlag, run_blocking};
+use crate::blocking_task::CancelFlag;
 use crate::error::ToolError;
-use crate::output::{ToolBlock, ToolOutput};
+use crate::output::{IMAGE_MAX_CHARS, ToolOutput};
 use crate::output_limit::OUTPUT_MAX_BYTES;
-use crate::paths::{PathAccess, PathResolver};
-use crate::settings::ToolSettings;
-use crate::{CallContext, Tool, arguments};
-
-const NAME: &str = "read_file";
+use crate::paths::PathAccess;
 
 /// The most lines of a result: a long source file, but not a log.
 const LINES_MAX: u64 = 2_000;
 
-/// The largest image: 5 MB in base64, the limit of the strictest provider (Anthropic).
-const IMAGE_MAX_BYTES: u64 = 3_750_000;
+/// The largest image; base64 takes four characters for three bytes.
+const IMAGE_MAX_BYTES: u64 = IMAGE_MAX_CHARS as u64 / 4 * 3;
 
 /// How often skipping lines checks for cancellation.
 const LINES_BETWEEN_CHECKS: u64 = 10_000;
 
 /// The `read_file` tool.
-#[derive(Debug)]
-pub struct ReadFileTool {
-    paths: PathResolver,
-}
+pub(super) struct ReadFileTool;
 
-#[derive(Debug, Deserialize)]
-struct ReadFileArguments {
+#[derive(Deserialize)]
+pub(super) struct ReadFileArguments {
     path: String,
     offset: Option<u64>,
     limit: Option<u64>,
 }
 
-impl ReadFileTool {
-    /// Creates the tool.
-    pub fn new(settings: &ToolSettings) -> ReadFileTool {
-        ReadFileTool { paths: PathResolver::new(settings) }
+impl FileTool for ReadFileTool {
+    type Arguments = ReadFileArguments;
+
+    const NAME: &'static str = "read_file";
+
+    fn description() -> String {
+        format!(
+            "Reads a text file, or an image (PNG, JPEG, GIF, WebP). Answers with up to {LINES_MAX} \
+             lines or {} KiB, and says with which offset to read on.",
+            OUTPUT_MAX_BYTES / 1024
+        )
     }
 
-    async fn read(&self, raw: &Value, context: &CallContext) -> Result<ToolOutput, ToolError> {
-        let arguments: ReadFileArguments = arguments::read(NAME, &schema(), raw)?;
-        let (paths, cwd) = (self.paths.clone(), context.cwd.clone());
-        run_blocking(move |cancel| {
-            let path = paths.resolve(&cwd, &arguments.path, PathAccess::Read)?;
-            read(&path, &arguments, cancel)
+    fn schema() -> Value {
+        json!({
+            "type": "object",
+            "properties": {
+                "path": { "type": "string", "description": "The file." },
+                "offset": { "type": "integer", "minimum": 1, "description": "The first line; 1 if left out." },
+                "limit": { "type": "integer", "minimum": 1, "description": "How many lines." },
+            },
+            "required": ["path"],
+            "additionalProperties": false,
         })
-        .await
-    }
-}
-
-impl Tool for ReadFileTool {
-    fn spec(&self) -> ToolSpec {
-        ToolSpec {
-            name: NAME.into(),
-            description: format!(
-                "Reads a text file, or an image (PNG, JPEG, GIF, WebP). Answers with up to {LINES_MAX} \
-                 lines or {} KiB, and says with which offset to read on.",
-                OUTPUT_MAX_BYTES / 1024
-            ),
-            input_schema: schema(),
-        }
     }
 
-    fn call<'a>(
-        &'a self,
-        arguments: &'a Value,
-        context: &'a CallContext,
-    ) -> BoxFuture<'a, ToolOutput> {
-        Box::pin(async move { self.read(arguments, context).await.into() })
+    fn run(
+        arguments: ReadFileArguments,
+        folders: &CallFolders,
+        cancel: &CancelFlag,
+    ) -> Result<ToolOutput, ToolError> {
+        let path = folders.resolve(&arguments.path, PathAccess::Read)?;
+        read(&path, &arguments, cancel)
     }
-}
-
-fn schema() -> Value {
-    json!({
-        "type": "object",
-        "properties": {
-            "path": { "type": "string", "description": "The file." },
-            "offset": { "type": "integer", "minimum": 1, "description": "The first line; 1 if left out." },
-            "limit": { "type": "integer", "minimum": 1, "description": "How many lines." },
-        },
-        "required": ["path"],
-        "additionalProperties": false,
-    })
 }
 
 fn read(
@@ -236,6 +213,6 @@ fn image(path: &Path, size_bytes: u64, mime_type: &str) -> Result<ToolOutput, To
     }
     let bytes = std::fs::read(path).map_err(|cause| ToolError::io("read", path, cause))?;
     let about = format!("{mime_type}, {} bytes", bytes.len());
-    let image = ToolBlock::Image { data: STANDARD.encode(bytes), mime_type: mime_type.to_owned() };
-    Ok(ToolOutput { blocks: vec![ToolBlock::Text(about), image], is_error: false })
+    let image = ChatBlock::Image { data: STANDARD.encode(bytes), mime_type: mime_type.to_owned() };
+    Ok(ToolOutput { blocks: vec![ChatBlock::text(about), image], is_error: false })
 }

@@ -3,18 +3,16 @@
 mod capture;
 
 use std::io;
-use std::os::fd::OwnedFd;
-use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use ctxhost_engine_api::ToolSpec;
+use ctxhost_platform::processes::{OutputReader, async_reader, signal_of};
 use futures_util::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
-use tokio::net::unix::pipe::Receiver;
 use tokio::process::Command;
 use tokio::time::{Instant, sleep_until};
 
@@ -37,7 +35,7 @@ const CHUNK_BYTES: usize = 64 * 1024;
 
 /// The `shell` tool.
 #[derive(Debug)]
-pub struct ShellTool {
+pub(super) struct ShellTool {
     timeout: Duration,
     hidden_env: Vec<NamePattern>,
 }
@@ -56,7 +54,7 @@ enum CommandEnd {
 
 impl ShellTool {
     /// Creates the tool.
-    pub fn new(settings: &ToolSettings) -> ShellTool {
+    pub(super) fn new(settings: &ToolSettings) -> ShellTool {
         ShellTool {
             timeout: Duration::from_millis(settings.shell_timeout_ms),
             hidden_env: settings.shell_hidden_env.clone(),
@@ -78,7 +76,7 @@ impl ShellTool {
     }
 
     /// Starts a shell with stdout and stderr in one pipe, which keeps their order.
-    fn start(&self, command: &str, cwd: &Path) -> io::Result<(ProcessGroup, Receiver)> {
+    fn start(&self, command: &str, cwd: &Path) -> io::Result<(ProcessGroup, OutputReader)> {
         let (output, input) = io::pipe()?;
         let mut shell = Command::new("sh");
         // stdin is closed: a command that reads it would wait until the timeout.
@@ -92,7 +90,7 @@ impl ShellTool {
         // No interactive pager, no credential prompts of git.
         shell.envs([("TERM", "dumb"), ("PAGER", "cat"), ("GIT_TERMINAL_PROMPT", "0")]);
         let group = ProcessGroup::spawn(shell)?;
-        Ok((group, Receiver::from_owned_fd(OwnedFd::from(output))?))
+        Ok((group, async_reader(output)?))
     }
 
     fn hides(&self, variable: &str) -> bool {
@@ -139,7 +137,7 @@ fn schema() -> Value {
 /// Captures output until the command or its time ends.
 async fn capture_output(
     group: &mut ProcessGroup,
-    mut output: Receiver,
+    mut output: OutputReader,
     capture: &mut OutputCapture,
     timeout: Duration,
 ) -> io::Result<CommandEnd> {
@@ -173,7 +171,7 @@ async fn capture_output(
 fn render_output(output: String, ending: CommandEnd, timeout: Duration) -> ToolOutput {
     let (note, is_error) = match ending {
         CommandEnd::Exited(status) if status.success() => (String::new(), false),
-        CommandEnd::Exited(status) => match (status.code(), status.signal()) {
+        CommandEnd::Exited(status) => match (status.code(), signal_of(status)) {
             (Some(code), _) => (format!("[exit code {code}]"), true),
             (None, Some(signal)) => (format!("[killed by signal {signal}]"), true),
             (None, None) => ("[ended without an exit code]".into(), true),

@@ -9,6 +9,7 @@ use tokio::process::{ChildStdin, ChildStdout, Command};
 use tokio::sync::Mutex;
 use tokio::time::{sleep, timeout};
 
+use super::line_limit::LineLimit;
 use super::settings::SecretValues;
 use crate::error::ToolError;
 use crate::process::ProcessGroup;
@@ -22,6 +23,9 @@ const LEAVE: Duration = Duration::from_secs(2);
 
 /// How long a last response may take after the server has exited.
 const DRAIN: Duration = Duration::from_millis(200);
+
+/// The largest message of a server, in bytes: far more than a result that a model can read.
+const MESSAGE_MAX_BYTES: usize = 64 * 1024 * 1024;
 
 /// Bytes of a server's log that are copied at a time.
 const LOG_CHUNK_BYTES: usize = 8 * 1024;
@@ -38,7 +42,7 @@ impl ServerProcess {
         args: &[String],
         env: &SecretValues,
         cwd: Option<&Path>,
-    ) -> Result<(ServerProcess, (ChildStdout, ChildStdin)), ToolError> {
+    ) -> Result<(ServerProcess, (LineLimit<ChildStdout>, ChildStdin)), ToolError> {
         let mut process = Command::new(command);
         // A server is foreign code: it gets no keys of the host.
         process.args(args).env_clear();
@@ -63,6 +67,7 @@ impl ServerProcess {
         if let Some(log) = child.stderr.take() {
             tokio::spawn(log_lines(server.to_owned(), log));
         }
+        let output = LineLimit::new(output, MESSAGE_MAX_BYTES);
         Ok((ServerProcess(Mutex::new(group)), (output, input)))
     }
 

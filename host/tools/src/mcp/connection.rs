@@ -22,6 +22,9 @@ use crate::error::ToolError;
 /// The most pages of a tool list, against a server whose list never ends.
 const PAGES_MAX: usize = 100;
 
+/// The largest tool list, in bytes of names, descriptions and schemas: more than any window holds.
+const LIST_MAX_BYTES: usize = 4 * 1024 * 1024;
+
 /// How long the shutdown of a connection may take.
 const LEAVE: Duration = Duration::from_secs(2);
 
@@ -34,6 +37,12 @@ pub struct ListedTool {
     pub description: String,
     /// The schema of its arguments.
     pub input_schema: Value,
+}
+
+impl ListedTool {
+    fn size_bytes(&self) -> usize {
+        self.name.len() + self.description.len() + self.input_schema.to_string().len()
+    }
 }
 
 /// A connection after its handshake.
@@ -131,6 +140,7 @@ impl McpConnection {
     /// All tools of the server, page by page.
     pub(super) async fn list_tools(&self) -> Result<Vec<ListedTool>, ToolError> {
         let mut tools = Vec::new();
+        let mut list_bytes = 0;
         let mut cursor = None;
         for _ in 0..PAGES_MAX {
             let page = PaginatedRequestParams::default().with_cursor(cursor.take());
@@ -139,7 +149,14 @@ impl McpConnection {
                 Ok(Err(error)) => return Err(unreachable(&self.server, error_chain(&error))),
                 Err(_) => return Err(timed_out(&self.server, self.connect_timeout)),
             };
-            tools.extend(page.tools.into_iter().map(listed_tool));
+            for tool in page.tools.into_iter().map(listed_tool) {
+                list_bytes += tool.size_bytes();
+                if list_bytes > LIST_MAX_BYTES {
+                    let cause = format!("its tool list has more than {LIST_MAX_BYTES} bytes");
+                    return Err(unreachable(&self.server, cause));
+                }
+                tools.push(tool);
+            }
             cursor = page.next_cursor;
             if cursor.is_none() {
                 return Ok(tools);

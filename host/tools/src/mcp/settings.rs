@@ -105,9 +105,11 @@ fn expand_variables(value: &str) -> Result<String, String> {
     let mut filled = String::new();
     let mut rest = value;
     while let Some((before, tail)) = rest.split_once("${") {
+        // Without its brace `${` is ordinary text.
         let Some((name, after)) = tail.split_once('}') else { break };
         filled.push_str(before);
         filled.push_str(&std::env::var(name).map_err(|_| name.to_owned())?);
+        // The inserted value is not searched: what looks like a variable in a key is part of the key.
         rest = after;
     }
     filled.push_str(rest);
@@ -124,8 +126,8 @@ ctxhost_engine_api::settings! {
         command: Option<String> = None, Text;
         /// Its arguments.
         args: Vec<String> = Vec::new(), List;
-        /// Its environment variables, beside PATH, HOME, language and the like: it inherits nothing else.
-        /// `${NAME}` is replaced by a variable, so that no key is in the file.
+        /// Its environment variables beside PATH, HOME, language and the like; it inherits nothing
+        /// else. `${NAME}` is replaced by a variable, so that no key is in the file.
         env: SecretValues = SecretValues::default(), Texts;
         /// Its working folder, relative to this file; ctxhost's if unset.
         cwd: Option<PathBuf> = None, Text;
@@ -134,8 +136,8 @@ ctxhost_engine_api::settings! {
         /// Headers of every request to `url`; `${NAME}` is replaced by a variable, so that no key is in the
         /// file.
         headers: SecretValues = SecretValues::default(), Texts;
-        /// Timeout for the start and the handshake; half a minute, because a first start may download the
-        /// server. A server that does not respond is skipped with a warning.
+        /// Timeout for the start and the handshake; a first start may download the server. A server
+        /// that does not respond is skipped with a warning.
         connect_timeout_ms: u64 = 30_000, Whole(1), "ms";
         /// Timeout of a call without progress notifications; with them `tools.timeout_ms` applies.
         timeout_ms: u64 = 120_000, Whole(1), "ms";

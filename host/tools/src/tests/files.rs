@@ -6,7 +6,7 @@ use base64::Engine as _;
 use serde_json::json;
 
 use super::stage::Stage;
-use crate::ToolBlock;
+use ctxhost_dialects::ChatBlock;
 
 const KIB_50: usize = 50 * 1024;
 
@@ -83,8 +83,8 @@ async fn an_image_is_returned_as_an_image() {
     stage.write("dot.txt", &png);
     let output = stage.call("read_file", json!({"path": "dot.txt"})).await;
     let data = base64::engine::general_purpose::STANDARD.encode(&png);
-    let image = ToolBlock::Image { data, mime_type: "image/png".into() };
-    assert_eq!(output.blocks, [ToolBlock::Text("image/png, 108 bytes".into()), image]);
+    let image = ChatBlock::Image { data, mime_type: "image/png".into() };
+    assert_eq!(output.blocks, [ChatBlock::text("image/png, 108 bytes"), image]);
     png.resize(4_000_000, 0);
     stage.write("large.png", &png);
     let refused = stage.call_error("read_file", json!({"path": "large.png"})).await;

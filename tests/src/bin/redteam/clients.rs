@@ -1,4 +1,4 @@
-//! Clients that no decent program is, against a running gateway.
+//! Attacks by clients on a running gateway.
 
 mod access;
 mod conversations;

@@ -1,4 +1,4 @@
-//! Engines that attack their host, its person's files or its clients, in a process of their own and on a lane.
+//! Attacks by engines on the host, the user's files and the clients, sandboxed and on a thread.
 
 mod life;
 mod loading;

@@ -1,4 +1,4 @@
-//! A running `ctxhost serve`, and what must hold of it however it was treated.
+//! A running `ctxhost serve`, and what must hold after every attack.
 
 use std::fs::{self, File};
 use std::path::PathBuf;

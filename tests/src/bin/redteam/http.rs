@@ -1,4 +1,4 @@
-//! A client of few lines: what it sends is what it is told to send, byte for byte.
+//! A minimal HTTP client that sends given bytes unchanged.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;

@@ -1,4 +1,4 @@
-//! SIGKILL in the middle of the work: what was acknowledged is there when ctxhost comes back.
+//! SIGKILL at work: acknowledged data is there after the restart.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! An upstream that notes what came and sends back any bytes at all.
+//! An upstream that records requests and returns arbitrary bytes.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};

@@ -1,4 +1,4 @@
-//! What came of the attacks: a row for each, and one line for all.
+//! The results of the attacks: a row for each, and a summary line.
 
 use serde_json::{Value, json};
 

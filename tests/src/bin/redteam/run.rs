@@ -1,4 +1,4 @@
-//! Runs attacks, several at once, each on a stand of its own and with an end.
+//! Runs attacks concurrently, each in a stand of its own with a time limit.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! Where one attack happens: a folder with a home, a state and victims, the processes in it, and what came of them.
+//! The place of one attack: a temporary home, its processes, and the results.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

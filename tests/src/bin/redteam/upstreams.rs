@@ -1,4 +1,4 @@
-//! Upstreams that lie: about lengths, ends, sizes, windows and where else to ask.
+//! Upstreams that lie about lengths, sizes, windows and redirects.
 
 mod answers;
 mod endless;

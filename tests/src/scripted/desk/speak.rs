@@ -1,4 +1,4 @@
-//! The script speaks, the dialect is chosen, and faults do what they do to an answer.
+//! Renders the scripted answer in the request's dialect and applies faults.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Why a request is refused, before a dialect says so.
+//! The reason of a refusal, before a dialect renders it.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! Refusals that no repetition mends: another model answers where there is one.
+//! Refusals that no retry repairs: failover to another model.
 
 use ctxhost_agent::TurnError;
 use ctxhost_agent::event::EventKind;

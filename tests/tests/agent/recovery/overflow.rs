@@ -1,4 +1,4 @@
-//! Requests that are too large, in every provider's own words: made smaller, at most three times.
+//! Overflows in the wording of every provider: retried smaller, at most three times.
 
 use ctxhost_agent::TurnError;
 use ctxhost_context::{CompactionOutcome, CompactionVerdict};

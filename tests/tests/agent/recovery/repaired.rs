@@ -1,4 +1,4 @@
-//! Requests that a provider finds wrong: asked once more without thinking, or for a shorter answer.
+//! Malformed histories and output limits: retried once without thinking, or with a shorter answer.
 
 use ctxhost_dialects::FailureReason;
 use ctxhost_tests::rules::Wire;

@@ -1,4 +1,4 @@
-//! Refusals in the words of providers that no scripted dialect has: only what they name is done.
+//! Refusals in wordings that no scripted dialect has.
 
 use std::time::Instant;
 

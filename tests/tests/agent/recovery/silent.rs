@@ -1,4 +1,4 @@
-//! Ollama forgets the beginning of what does not fit and says nothing: it is noticed, named and mended.
+//! Silent truncation by Ollama is detected, reported and corrected.
 
 use ctxhost_agent::event::EventKind;
 use ctxhost_tests::rules::Wire;

@@ -1,4 +1,4 @@
-//! Providers that fail: what passes is waited for, what does not ends in a clear message.
+//! Provider failures: transient ones are retried, others end in a clear message.
 
 use std::time::{Duration, Instant};
 

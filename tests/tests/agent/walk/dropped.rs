@@ -1,4 +1,4 @@
-//! Turns that are dropped anywhere: the session opens, obeys the law, and the next turn works.
+//! Turns dropped at any point: the session opens, keeps the invariants, and the next turn works.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Random conversations with random faults: every turn ends, nothing is lost, no request breaks a rule.
+//! Random conversations with random faults: every turn ends and every request is valid.
 
 use ctxhost_agent::event::EventKind;
 use ctxhost_tests::rules::Wire;

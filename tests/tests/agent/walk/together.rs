@@ -1,4 +1,4 @@
-//! Sessions that share one place, and an engine that changes under one.
+//! Several sessions in one folder, and an engine that changes during one.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Words that come while a turn is under way: answered in order, and delivered even after a death.
+//! Messages queued during a turn: answered in order, and delivered after a crash.
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The story of an engine author with the commands of the guide: from nothing to an engine in use.
+//! The commands of the guide in order: from a new engine to one in use.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};

@@ -1,4 +1,4 @@
-//! The story of an engine that comes from outside: installed, used, changed, refused, crashed, released.
+//! An engine from outside: installed, used, changed, refused, crashed, released.
 
 use std::fs;
 use std::io::Cursor;
@@ -113,7 +113,7 @@ fn an_engine_is_installed_used_changed_refused_and_taken_away() {
 
     let said = place.done(&["use", "chaos"]);
     assert!(said.contains("active engine: chaos 0.1.0 (pinned) - checked by loading it"), "{said}");
-    assert_eq!(place.list()["slot"]["effective"], "chaos");
+    assert_eq!(place.list()["slot"]["active"], "chaos");
 
     let mut bytes = fs::read(&installed).unwrap();
     bytes.push(b'x');
@@ -124,7 +124,7 @@ fn an_engine_is_installed_used_changed_refused_and_taken_away() {
     assert!(said.contains("\nthe active engine is still legacy\n"), "{said}");
     let list = place.list();
     assert_eq!(list["slot"]["configured"], "chaos");
-    assert_eq!(list["slot"]["effective"], "legacy");
+    assert_eq!(list["slot"]["active"], "legacy");
     assert_eq!(place.listed()["trust"], "changed!");
     let said = place.done(&["engines", "list", "--check"]);
     assert!(said.contains("slot: configured chaos, active legacy (loaded)"), "{said}");

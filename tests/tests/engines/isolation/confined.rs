@@ -1,4 +1,4 @@
-//! What an engine in a worker sees of the machine: next to nothing.
+//! What a sandboxed engine can observe of the machine.
 
 use ctxhost_engine::{EngineInstance, EngineOpenError, EngineSpec, Isolation, inspect};
 use ctxhost_engine_api::serde_json::Value;

@@ -1,4 +1,4 @@
-//! Every row of the containment table: what an engine does, and what is left of the host.
+//! Every row of the containment table: what an engine does, and what happens to the host.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::Command;

@@ -1,5 +1,4 @@
-//! What is told of a kernel that lacks something. The lack is real: a filter that a process inherits answers
-//! for the kernel, as an old kernel would.
+//! Messages about kernels that lack a feature, simulated by an inherited seccomp filter.
 
 use std::collections::BTreeMap;
 use std::os::unix::process::CommandExt as _;

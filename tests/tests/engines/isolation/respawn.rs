@@ -1,4 +1,4 @@
-//! A worker dies, of itself or of us: the next one knows what it knew, and there are not many next ones.
+//! A sandbox that dies is replaced by one with the same state, a limited number of times.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

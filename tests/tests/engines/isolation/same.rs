@@ -1,4 +1,4 @@
-//! An engine in a worker answers as it does in this process, whatever it is asked.
+//! A sandboxed engine returns the same results as one in this process.
 
 use ctxhost_engine::{
     ActiveEngine, EngineEnvironment, EngineInstance, EngineSpec, EngineTimeouts, HostClock,

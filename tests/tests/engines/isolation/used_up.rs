@@ -1,5 +1,4 @@
-//! What an engine may use up: threads, processor time that nobody asked for, the host's store and log; and
-//! hosts that end when an engine does not want them to, or ends them itself.
+//! Quotas of engines (threads, processor time, store, log), and the end of the host process.
 
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};

@@ -1,4 +1,4 @@
-//! Engines behind the C door: every call and every service arrives, with all that is in it.
+//! C engines: every call and every service crosses the C interface complete.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -227,6 +227,7 @@ fn every_service_answers() {
     let entry =
         |text: &str| HistoryEntry { id: text.into(), text: text.into(), ..HistoryEntry::default() };
     host.set_history(vec![entry("long ago"), entry("lately")]);
+    host.embed_with(|text| vec![text.len() as f32, 0.0, 1.0]);
     host.set_prompt_cache(PromptCache { read_tokens: 41, broke: true, ..PromptCache::default() });
     let engine = create(&native_library(EVERY_CALL, &[]), &host, &json!({}));
     let arguments = json!({ "deep": ["ä"] });
@@ -239,6 +240,9 @@ fn every_service_answers() {
     let asked = &host.completion_requests()[0];
     assert_eq!((asked.purpose, asked.temperature), (Purpose::Quality, Some(0.5)));
     assert_eq!((asked.prompt.as_str(), asked.model.as_str()), ("how is it?", ""));
+    let embedded = host.embed_requests();
+    assert_eq!(embedded[0].purpose, EmbedPurpose::Query);
+    assert_eq!(embedded[0].texts, ["abc", "abcde"]);
 }
 
 #[test]

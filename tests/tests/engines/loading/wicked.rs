@@ -1,4 +1,4 @@
-//! What engines behind the C door get wrong is an error that says so, and costs no other call.
+//! Mistakes of C engines are errors that name them, and affect no other call.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,4 @@
-//! Engines that take the process down: the next process knows which one it was, and a process that was
-//! killed blames nobody. Each dies in a process of its own: this test, started again.
+//! Crashes of the process are attributed to the engine, and kills to none.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};

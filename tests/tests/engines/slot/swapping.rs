@@ -1,4 +1,4 @@
-//! Engines swapped under sessions that go on talking: libraries, bundled engines, files that are rewritten.
+//! Engines swapped under active sessions: libraries, bundled engines, rewritten files.
 
 use std::collections::HashMap;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Versions of the engine API that nobody has published, as changes of the one we have.
+//! Unpublished versions of the engine API, as changes of the current one.
 
 /// A version of the engine API, and what makes it so.
 #[derive(Debug)]
@@ -8,8 +8,8 @@ pub(crate) struct Variant {
     /// Its semantic version. The build metadata of a broken 1.1 is for cargo, which cannot keep two
     /// packages of one name and one version apart; the layout check does not read it.
     pub(crate) version: &'static str,
-    /// Whether it has what [`GROWTH`] brings; the fixtures' feature `newer`.
-    pub(crate) newer: bool,
+    /// The fixtures' features for what it has.
+    pub(crate) features: &'static [&'static str],
     /// The changes, one after the other; none for the repository's own API.
     pub(crate) changes: &'static [&'static [Patch<'static>]],
 }
@@ -18,22 +18,46 @@ impl Variant {
     const fn new(
         name: &'static str,
         version: &'static str,
+        features: &'static [&'static str],
         changes: &'static [&'static [Patch<'static>]],
     ) -> Variant {
-        Variant { name, version, newer: !changes.is_empty(), changes }
+        Variant { name, version, features, changes }
     }
 }
 
-pub(crate) const V1_0: Variant = Variant::new("v1-0", "1.0.0", &[]);
-pub(crate) const V1_1: Variant = Variant::new("v1-1", "1.1.0", &[GROWTH]);
+const EMBED: &[&str] = &["embed"];
+const NEWER: &[&str] = &["embed", "newer"];
+
+pub(crate) const V1_0: Variant = Variant::new("v1-0", "1.0.0", &[], &[WITHOUT_EMBED]);
+pub(crate) const V1_1: Variant = Variant::new("v1-1", "1.1.0", EMBED, &[]);
+pub(crate) const V1_2: Variant = Variant::new("v1-2", "1.2.0", NEWER, &[GROWTH]);
 /// A minor continues the one before: the layout check wants one history.
-pub(crate) const V1_2: Variant = Variant::new("v1-2", "1.2.0", &[GROWTH, MORE_GROWTH]);
-/// The source of 1.1, so that the number alone makes the difference.
-pub(crate) const V2_0: Variant = Variant::new("v2-0", "2.0.0", &[GROWTH]);
-pub(crate) const V1_1_FIELD: Variant =
-    Variant::new("v1-1-field", "1.1.0+field", &[GROWTH, FIELD_IN_A_FROZEN_STRUCT]);
-pub(crate) const V1_1_REMOVED: Variant =
-    Variant::new("v1-1-removed", "1.1.0+removed", &[GROWTH, WITHOUT_STATUS]);
+pub(crate) const V1_3: Variant = Variant::new("v1-3", "1.3.0", NEWER, &[GROWTH, MORE_GROWTH]);
+/// The source of 1.2, so that the number alone makes the difference.
+pub(crate) const V2_0: Variant = Variant::new("v2-0", "2.0.0", NEWER, &[GROWTH]);
+pub(crate) const V1_2_FIELD: Variant =
+    Variant::new("v1-2-field", "1.2.0+field", NEWER, &[GROWTH, FIELD_IN_A_FROZEN_STRUCT]);
+pub(crate) const V1_2_REMOVED: Variant =
+    Variant::new("v1-2-removed", "1.2.0+removed", NEWER, &[GROWTH, WITHOUT_STATUS]);
+
+/// What 1.1 brought: a service.
+const WITHOUT_EMBED: &[Patch<'static>] = &[
+    replace(
+        "src/abi/host.rs",
+        "    /// Since 1.1.\n    fn embed(&self, call: u64, request_json: RString) -> AbiFuture<AbiEmbeddings> {\n        // Runs in a library whose host is older.\n        let _ = (call, request_json);\n        std::future::ready(to_abi(Err(embedder_missing()))).into_ffi()\n    }\n",
+        "",
+    ),
+    replace(
+        "src/abi/services.rs",
+        "    fn embed(&self, id: u64, request: RString) -> AbiFuture<AbiEmbeddings> {\n        self.call_async(\n            move |host| Ok(host.embed(CallId(id), from_json(request.as_str())?)),\n            AbiCodec::encode,\n        )\n    }\n",
+        "",
+    ),
+    replace(
+        "src/host.rs",
+        "        let answer = self.object.0.embed(call.0, to_json(&request));\n        AbiCodec::decode(from_abi(answer.await)?)\n",
+        "        let _ = (call, request);\n        Err(crate::abi::host::embedder_missing())\n",
+    ),
+];
 
 const CALLS_GROW_HERE: &str = "    // ABI growth: a call";
 const SERVICES_GROW_HERE: &str = "    // ABI growth: a service";

@@ -16,8 +16,8 @@ use ctxhost_tests::{build, fixtures_target, root};
 
 use super::variants::*;
 
-const ENGINES: [&Variant; 6] = [&V1_0, &V1_1, &V1_2, &V2_0, &V1_1_FIELD, &V1_1_REMOVED];
-const HOSTS: [&Variant; 2] = [&V1_0, &V1_1];
+const ENGINES: [&Variant; 7] = [&V1_0, &V1_1, &V1_2, &V1_3, &V2_0, &V1_2_FIELD, &V1_2_REMOVED];
+const HOSTS: [&Variant; 3] = [&V1_0, &V1_1, &V1_2];
 
 /// The library of the engine that was built against a variant. Built at the first call.
 pub(crate) fn library(variant: &Variant) -> PathBuf {
@@ -60,8 +60,7 @@ fn member(fixture: &str, variant: &Variant) -> String {
     let member = format!("{fixture}-{}", variant.name);
     let name = (format!("name = {fixture:?}"), format!("name = {member:?}"));
     let api = ("\"../../../../engine-api\"".to_owned(), format!("{:?}", api(variant)));
-    let features: &[&str] = if variant.newer { &["newer"] } else { &[] };
-    let features = ("default = []".to_owned(), format!("default = {features:?}"));
+    let features = ("default = []".to_owned(), format!("default = {:?}", variant.features));
     let edits = [name, api, features];
     let patches = edits.iter().map(|(anchor, text)| replace("Cargo.toml", anchor, text));
     let source = root().join("tests/fixtures/versions").join(fixture);
@@ -78,7 +77,7 @@ fn api(variant: &Variant) -> PathBuf {
     let home = workspace().join("api").join(variant.name);
     write(&home.join("Cargo.toml"), &inherited());
     let version = format!("version = {:?}", variant.version);
-    let version = replace("Cargo.toml", "version = \"1.0.0\"", &version);
+    let version = replace("Cargo.toml", "version = \"1.1.0\"", &version);
     let changes = variant.changes.iter().copied().flatten().copied();
     copy(&ours, &home.join("engine-api"), &changes.chain([version]).collect::<Vec<_>>());
     home.join("engine-api")

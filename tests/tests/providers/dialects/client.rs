@@ -1,4 +1,4 @@
-//! Clients as they are: each sends its whole history with every request, in the words of its dialect.
+//! Clients that send their whole history with every request, in each dialect.
 
 use axum::body::Bytes;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};

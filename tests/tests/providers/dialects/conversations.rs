@@ -1,4 +1,4 @@
-//! Conversations of several models in five dialects: lawful in their pairs, unruly in all else.
+//! Generated conversations of several models in five dialects: valid pairs, arbitrary otherwise.
 
 use ctxhost_dialects::message::{StopReason, ToolCallBlock, ToolResultMessage, UserMessage};
 use ctxhost_dialects::{AssistantMessage, ChatBlock, ChatMessage};

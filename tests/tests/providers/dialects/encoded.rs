@@ -1,4 +1,4 @@
-//! Whatever was said before, by whatever model, the request that is made of it keeps the rules.
+//! Encoded requests keep the rules, whatever the history and the model before it.
 
 use std::collections::HashSet;
 

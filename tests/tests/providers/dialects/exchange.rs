@@ -1,4 +1,4 @@
-//! Requests on their way through the gateway, without a socket: what is sent of them.
+//! Requests through the gateway without a socket.
 
 use std::path::Path;
 use std::sync::Arc;

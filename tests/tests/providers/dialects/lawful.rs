@@ -1,4 +1,4 @@
-//! Any conversation that the law let through is written by the rules of chat completions.
+//! Every conversation that passes the invariants is encoded by the rules of chat completions.
 
 use axum::http::HeaderMap;
 use ctxhost_dialects::cross_model::adapt_messages;

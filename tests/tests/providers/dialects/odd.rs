@@ -1,4 +1,4 @@
-//! Histories that we would have written otherwise: their provider takes them, so they go out as they came.
+//! Unusual histories that their provider accepts are forwarded unchanged.
 
 use axum::body::Bytes;
 use axum::http::HeaderMap;

@@ -1,4 +1,4 @@
-//! What clients write is heard, written back byte for byte, and kept lawful where a plan changes it.
+//! Client requests are ingested, written back byte for byte, and valid where a plan changes them.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -8,7 +8,7 @@ use ctxhost_context::LiveSession;
 use ctxhost_dialects::ChatMessage;
 use ctxhost_dialects::inbound::{
     EntryLocation, InboundDialect, ItemGroup, ParseContext, ParsedBody, ParsedEntry, SourceBody,
-    render_body,
+    json_items, render_body,
 };
 use ctxhost_dialects::{
     AnthropicInbound, GeminiInbound, OpenAiChatInbound, OpenAiResponsesInbound,
@@ -67,7 +67,7 @@ impl ReceivedRequest {
             last_item: None,
             tool_name_of: &|_| None,
         };
-        let units = speech.parse_items(&body.items, before).unwrap();
+        let units = speech.parse_items(&mut json_items(&body.items), before).unwrap();
         assert_eq!(units.iter().map(|unit| unit.item_count).sum::<usize>(), body.items.len());
         let session = Session::in_memory(SessionHeader::new(Some("heard"), "/", 0));
         let mut conversation = LiveSession::new(session);

@@ -1,5 +1,4 @@
-//! Generated sessions on their way through the law, the runtime and the wire, to providers that check
-//! every request; and one session that goes from model to model.
+//! Generated sessions through invariants, runtime and wire, to providers that check every request.
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -7,13 +6,13 @@ use std::time::Duration;
 
 use ctxhost_agent::{Runtime, RuntimeBuilder, TurnError};
 use ctxhost_config::Config;
-use ctxhost_dialects::ChatMessage;
+use ctxhost_dialects::{ChatBlock, ChatMessage};
 use ctxhost_engine_api::ToolSpec;
 use ctxhost_engine_api::testing::generate::transcripts;
 use ctxhost_session::{RecordBody, Session, SessionError, SessionHeader};
 use ctxhost_tests::rules::Wire;
 use ctxhost_tests::scripted::{Ask, Model, ScriptedServer, Step};
-use ctxhost_tools::{CallContext, Tool, ToolBlock, ToolOutput};
+use ctxhost_tools::{CallContext, Tool, ToolOutput};
 use futures_util::future::BoxFuture;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -96,7 +95,7 @@ impl Tool for Look {
 
     fn call<'a>(&'a self, arguments: &'a Value, _: &'a CallContext) -> BoxFuture<'a, ToolOutput> {
         let data = "iVBORw0KGgo=".to_owned();
-        let image = ToolBlock::Image { data, mime_type: "image/png".to_owned() };
+        let image = ChatBlock::Image { data, mime_type: "image/png".to_owned() };
         let is_error = arguments["at"].as_str().is_some_and(|at| at.ends_with("/2"));
         Box::pin(async move { ToolOutput { blocks: vec![image], is_error } })
     }

@@ -1,4 +1,4 @@
-//! Whose conversation a request is: retries, forks, side calls, restarts, and what is kept on disk.
+//! Matching requests to conversations: retries, forks, side calls, restarts.
 
 use std::path::Path;
 

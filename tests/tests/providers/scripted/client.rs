@@ -1,4 +1,4 @@
-//! A client that knows just enough of each dialect.
+//! A minimal client of each dialect.
 
 use std::sync::OnceLock;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The agent without a goal, and summaries.
+//! The random agent, and summaries.
 
 use ctxhost_tests::rules::Wire;
 use ctxhost_tests::scripted::{Answered, Model, ScriptedServer, Wanderer};

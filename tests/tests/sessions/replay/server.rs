@@ -1,4 +1,4 @@
-//! A model behind a loopback wire that does as its script says, and remembers what it was asked.
+//! A scripted model on the loopback that records its requests.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};

@@ -1,4 +1,4 @@
-//! What every store of sessions does, in one list of checks.
+//! The contract of every session store, as one list of checks.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Wires that are cut, stalled or down: no line is lost, none is there twice.
+//! Broken database connections: no line is lost or stored twice.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! A session that several machines have open: one writes, the others wait, and none writes twice.
+//! A session opened on several machines: one writes, the others wait.
 
 use std::time::{Duration, Instant};
 

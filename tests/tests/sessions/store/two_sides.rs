@@ -1,5 +1,4 @@
-//! Two gateways, two processes, one session: both talk in it, one is killed now and then, and every word is
-//! there once, with its answer.
+//! Two gateway processes in one session, one killed now and then: every message is stored once.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};

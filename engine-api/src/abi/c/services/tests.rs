@@ -6,6 +6,7 @@ use super::*;
 use crate::abi::c::fault::last_error;
 use crate::abi::c::tables::API;
 use crate::abi::services::BoxFuture;
+use crate::embedding::Embeddings;
 use crate::error::ErrorKind;
 use crate::host::{Completion, HistoryPage, HostInfo, LogLevel, PromptCache};
 use crate::plan::Compaction;
@@ -74,6 +75,9 @@ impl HostServices for Broken {
     fn spawn(&self, _: &SessionRef, _: BoxFuture<()>) {
         panic!("spawn")
     }
+    fn embed(&self, _: CallId, _: EmbedRequest) -> BoxFuture<Result<Embeddings>> {
+        panic!("embed")
+    }
 }
 
 #[test]
@@ -92,6 +96,13 @@ fn no_panic_of_a_service_unwinds_into_c() {
         prompt: text,
         session: text,
         continuation: text,
+    };
+    let embed = CEmbedRequest {
+        struct_size: size_of::<CEmbedRequest>(),
+        purpose: 0,
+        reserved: 0,
+        texts: &raw const text,
+        texts_len: 1,
     };
     let mut cache = CPromptCache {
         last_touch_ms: 0,
@@ -113,6 +124,7 @@ fn no_panic_of_a_service_unwinds_into_c() {
         (API.blob_get)(host, text, None, null_mut()),
         (API.history)(host, session, text, 1, None, null_mut(), None),
         (API.prompt_cache)(host, text, &raw mut cache, size_of::<CPromptCache>()),
+        (API.embed)(host, 1, &raw const embed, None, null_mut()),
     ];
     assert!(answers.iter().all(|answer| *answer == ErrorKind::Panicked.code()), "{answers:?}");
     (API.log)(host, 1, text, text);

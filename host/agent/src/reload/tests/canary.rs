@@ -33,7 +33,7 @@ fn state(host: &Host) -> SlotState {
 #[tokio::test]
 async fn new_sessions_are_served_by_the_canary_across_restarts() {
     let mut host = Host::with("mask", "").await;
-    let canary = begin(&host, "window", "100%", &["illegal == 0"], 1);
+    let canary = begin(&host, "window", "100%", &["violations == 0"], 1);
     assert_eq!(host.agent.send().await, "mask", "not reloaded yet");
     host.agent.runtime.reload().await.unwrap();
     assert_eq!(host.agent.send().await, "window");
@@ -65,7 +65,7 @@ async fn older_sessions_are_not_served_by_the_canary() {
 #[tokio::test]
 async fn a_broken_guard_rolls_back() {
     let mut host = Host::with("mask", "").await;
-    begin(&host, "window", "100%", &["illegal == 0", "requests <= 1"], 1);
+    begin(&host, "window", "100%", &["violations == 0", "requests <= 1"], 1);
     host.agent.runtime.reload().await.unwrap();
     host.agent.engine_events();
     assert_eq!(host.agent.send().await, "window");

@@ -2,7 +2,7 @@
 
 use crate::engine_registry::EngineRegistryError;
 use ctxhost_engine::SlotError;
-use ctxhost_provider::ConnectError;
+use ctxhost_provider::{ConnectError, EmbedderError};
 use ctxhost_tools::ToolError;
 
 /// Why a runtime could not be built.
@@ -19,6 +19,9 @@ pub enum BuildError {
     /// A provider's client could not be made.
     #[error(transparent)]
     Connect(#[from] ConnectError),
+    /// The embedder could not be made.
+    #[error(transparent)]
+    Embedder(#[from] EmbedderError),
     /// The engine is unknown or not allowed.
     #[error(transparent)]
     Registry(#[from] EngineRegistryError),

@@ -19,7 +19,7 @@ pub(crate) struct EffectiveEngine {
     configured: String,
     /// `None` if no engine serves: plugins.on_engine_error is `fail`, or the slot names an unknown
     /// engine.
-    effective: Option<String>,
+    active: Option<String>,
     /// Why it differs from the configured engine.
     reason: Option<String>,
     /// `reading` or `loading`.
@@ -58,7 +58,7 @@ impl EffectiveEngine {
         }
         // Unknown differs from unavailable: no host starts with an unknown name.
         let is_known = |id: &&str| engines.iter().any(|engine| engine.id == **id);
-        let effective = match config.plugins.on_engine_error {
+        let active = match config.plugins.on_engine_error {
             // An unknown name is a config error, which has no fallback.
             _ if !row.iter().all(is_known) => None,
             OnEngineError::Fail if !reasons.is_empty() => None,
@@ -67,7 +67,7 @@ impl EffectiveEngine {
             _ => Some(join_ids(serving)),
         };
         EffectiveEngine {
-            effective,
+            active,
             configured: slot.configured,
             // The reason in the config comes first: it holds whatever state the engines are in.
             reason: slot.reason.or_else(|| (!reasons.is_empty()).then(|| reasons.join("; "))),
@@ -76,13 +76,13 @@ impl EffectiveEngine {
     }
 
     /// The engine; `none` without one.
-    pub(crate) fn effective(&self) -> &str {
-        self.effective.as_deref().unwrap_or(NO_ENGINE)
+    pub(crate) fn active(&self) -> &str {
+        self.active.as_deref().unwrap_or(NO_ENGINE)
     }
 
     /// Whether no engine serves.
     pub(crate) fn is_none(&self) -> bool {
-        self.effective.is_none()
+        self.active.is_none()
     }
 
     /// Prints a note if the engine differs from the configured one.
@@ -94,7 +94,7 @@ impl EffectiveEngine {
 
     /// Whether an engine is active.
     pub(super) fn serves(&self, id: &str) -> bool {
-        self.effective.as_deref().is_some_and(|serving| split_ids(serving).contains(&id))
+        self.active.as_deref().is_some_and(|serving| split_ids(serving).contains(&id))
     }
 
     pub(super) fn to_line(&self) -> String {
@@ -102,8 +102,8 @@ impl EffectiveEngine {
             "reading" => "read only; --check loads it",
             _ => "loaded",
         };
-        let (configured, effective) = (&self.configured, self.effective());
-        format!("slot: configured {configured}, active {effective} ({how})\n")
+        let (configured, active) = (&self.configured, self.active());
+        format!("slot: configured {configured}, active {active} ({how})\n")
     }
 }
 

@@ -75,7 +75,7 @@ fn compaction(page: &mut HtmlWriter, index: usize, run: &EngineRun, row: &Compac
 }
 
 fn retention_cell(page: &mut HtmlWriter, row: &CompactionRow) {
-    let Some(shares) = &row.survival else {
+    let Some(shares) = &row.retention else {
         // -1 sorts below every measured share.
         page.raw("<td class=\"n zero\" data-value=\"-1\">–</td>");
         return;

@@ -238,4 +238,9 @@ impl HostServices for HostProxy {
             self.log(LogLevel::Warn, "engine", message, &fields);
         }
     }
+
+    fn embed(&self, call: CallId, request: EmbedRequest) -> BoxFuture<Result<Embeddings>> {
+        let vectors = self.call_async(HostCall::Embed { call: call.0, request }, only!(Vectors));
+        Box::pin(async move { Ok(vectors.await?.into()) })
+    }
 }

@@ -3,14 +3,15 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use ctxhost_engine_api::border::{EngineFactory, EngineHandle, EngineReply};
 use ctxhost_engine_api::transcript::replica::TranscriptReplica;
 use ctxhost_engine_api::*;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
-use tokio::runtime::Runtime;
+use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
 use super::host_proxy::HostProxy;
@@ -18,13 +19,15 @@ use super::writer::FrameWriter;
 use crate::build_guard::BuildGuard;
 use crate::calls::{CallLimit, CallTable};
 use crate::sandbox::wire::{self, CallFrame, FromSandbox, Hello, ToSandbox, TranscriptDelta};
-use crate::threads::{STACK_BYTES, build_runtime, task_error};
+use crate::threads::{EngineThreads, STACK_BYTES, task_error};
 
 /// One engine and the state of its calls.
 pub(super) struct SandboxServer {
+    // Dropped first, without waiting for running calls.
+    _threads: EngineThreads,
     factory: EngineFactory,
     engine: Arc<OnceLock<EngineHandle>>,
-    runtime: Runtime,
+    runtime: Handle,
     calls: Arc<CallTable>,
     host: Arc<HostProxy>,
     replicas: HashMap<String, TranscriptReplica>,
@@ -40,11 +43,13 @@ impl SandboxServer {
         writer: FrameWriter,
     ) -> io::Result<SandboxServer> {
         let calls = Arc::new(CallTable::default());
+        let (threads, runtime) = EngineThreads::start(&hello.id, &BuildGuard::default())?;
         let (recorded_clock, proxy_writer) = (hello.recorded_clock, writer.clone());
         Ok(SandboxServer {
             factory,
             engine: Arc::default(),
-            runtime: build_runtime(&hello.id, &BuildGuard::default())?,
+            runtime,
+            _threads: threads,
             host: Arc::new(HostProxy::new(hello.host, recorded_clock, calls.clone(), proxy_writer)),
             calls,
             replicas: HashMap::new(),
@@ -54,13 +59,7 @@ impl SandboxServer {
     }
 
     /// Serves until the host closes the connection, and does not wait for running calls then.
-    pub(super) fn serve(mut self, wire: &UnixStream, buffer: Vec<u8>) -> io::Result<()> {
-        let end = self.listen(wire, buffer);
-        self.runtime.shutdown_background();
-        end
-    }
-
-    fn listen(&mut self, wire: &UnixStream, mut buffer: Vec<u8>) -> io::Result<()> {
+    pub(super) fn serve(mut self, wire: &UnixStream, mut buffer: Vec<u8>) -> io::Result<()> {
         while wire::receive(wire, wire::ANY_LENGTH, &mut buffer)? {
             match wire::decode(&buffer) {
                 Ok(message) => self.handle(message),
@@ -163,7 +162,7 @@ impl SandboxServer {
 }
 
 fn running(list: &Mutex<HashMap<u64, AbortHandle>>) -> MutexGuard<'_, HashMap<u64, AbortHandle>> {
-    list.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    list.lock()
 }
 
 #[cfg(test)]

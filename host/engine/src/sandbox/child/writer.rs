@@ -1,7 +1,9 @@
 //! Writes frames to the host, one at a time.
 
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::sandbox::wire::{self, FromSandbox};
 
@@ -20,7 +22,7 @@ impl FrameWriter {
     pub(super) fn write(&self, message: &FromSandbox) {
         // Encoded before the lock: other threads may be waiting for it.
         let Ok(frame) = wire::frame(message) else { return };
-        let wire = self.wire.lock().unwrap_or_else(PoisonError::into_inner);
+        let wire = self.wire.lock();
         // Fails where the host is gone, and then this process is about to be killed.
         let _ = std::io::Write::write_all(&mut &*wire, &frame);
     }

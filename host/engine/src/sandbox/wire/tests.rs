@@ -36,6 +36,20 @@ proptest! {
 }
 
 #[test]
+fn vectors_survive_to_the_bit() {
+    let values = vec![0.1, -1.5e-30, f32::MAX, 0.0, -0.0, 3.0];
+    let vectors = Embeddings { model: "m".into(), dimensions: 3, values };
+    let result = Ok(HostReply::Vectors(vectors.clone().into()));
+    let mut buffer = Vec::new();
+    match round_trip(&ToSandbox::HostReply { host_call: 1, result }, &mut buffer) {
+        ToSandbox::HostReply { result: Ok(HostReply::Vectors(found)), .. } => {
+            assert_eq!(Embeddings::from(found), vectors);
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
 fn rare_fields_of_plans_and_errors_survive() {
     let mut plan = Plan::keep_all(3);
     plan.note("window", "three");
@@ -170,7 +184,7 @@ fn numbers_that_do_not_fit_are_refused() {
 fn invalid_unicode_is_refused() {
     let text = |text: &[u8]| [br#"{"Refused":{"reason":""#, text, br#""}}"#].concat();
     assert!(decode::<FromSandbox>(&text(br"\ud83e\udd80")).is_ok());
-    assert!(refused(text(b"\xff")).contains("invalid unicode code point"));
+    assert!(refused(text(b"\xff")).contains("invalid utf-8"));
     assert!(refused(text(br"\ud83e")).contains("unexpected end of hex escape"));
     assert!(refused(text(br"\udd80")).contains("lone leading surrogate"));
     assert!(refused(text(b"\n")).contains("control character"));

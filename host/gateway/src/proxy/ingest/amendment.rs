@@ -8,7 +8,7 @@ use crate::conversations::{
 };
 use crate::proxy::new_items::NewItems;
 use ctxhost_context::Amendment;
-use ctxhost_dialects::inbound::{InboundDialect, ParseContext, ParsedEntry};
+use ctxhost_dialects::inbound::{InboundDialect, ParseContext, ParsedEntry, json_items};
 use ctxhost_session::RecordBody;
 
 /// What a client has changed in a conversation, and the new items after that.
@@ -28,7 +28,7 @@ pub(super) fn find_amendment(
     conversation: &Conversation,
     inbound: &dyn InboundDialect,
     rewrite: &HistoryRewrite,
-    request_items: &RequestItems<'_>,
+    request_items: &mut RequestItems<'_>,
 ) -> Result<Option<ConversationAmendment>, IngestError> {
     let mut known_items = KnownItems::clone(&conversation.known_items());
     let mut edits = Vec::new();
@@ -54,7 +54,7 @@ pub(super) fn find_amendment(
     }
     let removed = known_items.truncate(rewrite.kept);
     edits.extend(removed.iter().map(|id| RecordBody::context_edit(id, None)));
-    let new_items = NewItems::parse(&known_items, inbound, request_items.items())?;
+    let new_items = NewItems::parse(&known_items, inbound, request_items)?;
     let amendment = Amendment { branch_point: None, edits };
     let replaced = rewrite.replaced.clone();
     Ok(Some(ConversationAmendment { known_items, amendment, replaced, text_hashes, new_items }))
@@ -73,8 +73,8 @@ fn reparse_group(
         last_item: items.start.checked_sub(1).and_then(|at| request_items.items().get(at)).copied(),
         tool_name_of: &|id| known_items.tool_of(id),
     };
-    let groups =
-        inbound.parse_items(request_items.items().get(items).unwrap_or_default(), before)?;
+    let items = request_items.items().get(items).unwrap_or_default();
+    let groups = inbound.parse_items(&mut json_items(items), before)?;
     let [group] = groups.as_slice() else { return Ok(None) };
     let content = |entry: &ParsedEntry| match entry {
         ParsedEntry::Message(message) => {

@@ -1,4 +1,4 @@
-//! Whoever must not come in: wrong tokens, strange pages, strange names, paths out of the dashboard.
+//! Attacks on access control: wrong tokens, other origins and host names, paths outside the dashboard.
 
 use std::time::{Duration, Instant};
 

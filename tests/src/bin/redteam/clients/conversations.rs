@@ -1,4 +1,4 @@
-//! Conversations that are many, share a name, are asked twice at once, or break off.
+//! Attacks with conversations: many at once, under one name, concurrent, aborted.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Requests that are large, deep, or become large: bodies of many messages, bombs, many at once.
+//! Attacks with size: many messages, deep nesting, decompression bombs, many bodies at once.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -94,7 +94,8 @@ fn conversation(count: usize) -> Vec<u8> {
 
 fn many_messages(stand: &Stand) {
     let server = provider();
-    let gateway = stand.serve(&server.url(), "[models.some-model]\nwindow_tokens = 200000\n");
+    // Smaller than each of these conversations: growth is compared with the engine's work in all of them.
+    let gateway = stand.serve(&server.url(), "[models.some-model]\nwindow_tokens = 20000\n");
     let count = stand.size(20_000, 40_000, 40_000) as usize;
     growth(stand, &gateway);
     let (answer, others) = many(stand, &gateway.address, count);

@@ -1,4 +1,4 @@
-//! What is wrong on the wire: smuggled requests, broken chunks, floods of headers, clients that are slow or half gone.
+//! Attacks on HTTP: request smuggling, broken chunks, header floods, slow and half-closed clients.
 
 use std::io::Write as _;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Engines that die, or never come back, in every place where they are called.
+//! Engines that crash or hang in every call.
 
 use std::fs;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Files that are no engine, or claim to be one: nothing of them runs, and the error names them.
+//! Files that are not engines: no code of them runs, and the error names them.
 
 use std::fs;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Plans that lie: the law refuses or repairs them, and the client does not notice.
+//! Invalid plans: the invariants reject or repair them, and the client does not notice.
 
 use super::{Hostile, attack};
 use crate::run::Attack;

@@ -1,4 +1,4 @@
-//! What an engine in its own process must not reach: files, secrets, the network, other processes, rights.
+//! What a sandboxed engine must not reach: files, secrets, the network, other processes, privileges.
 
 use std::io::Read as _;
 use std::net::{TcpListener, UdpSocket};

@@ -1,4 +1,4 @@
-//! What an engine must not use up: memory, threads, time, the log, the store, descriptors.
+//! What an engine must not exhaust: memory, threads, time, the log, the store, descriptors.
 
 use std::fs;
 use std::path::Path;

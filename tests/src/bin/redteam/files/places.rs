@@ -1,4 +1,4 @@
-//! What stands where a file should: pipes, devices, folders, links; folders that go away, are full, or take nothing.
+//! Paths that are not regular files: pipes, devices, folders, links; folders that disappear, are full or read-only.
 
 use std::path::Path;
 use std::process::Command;

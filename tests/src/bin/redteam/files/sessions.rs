@@ -1,4 +1,4 @@
-//! Damaged sessions: what is sound in them can still be read.
+//! Damaged sessions: their intact records can still be read.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Answers and streams that are broken: by their lengths, their heads, their ends.
+//! Responses and streams with broken lengths, headers and ends.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Answers without an end, of no size, and none at all.
+//! Responses that are endless, enormous or missing.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Answers that are well-formed and mean harm: where else to ask, how long to wait, what fits.
+//! Well-formed responses that mislead: redirects, waiting times, limits.
 
 use std::time::Duration;
 

@@ -1,0 +1,23 @@
+//! What is known of a running sandbox.
+
+use serde::{Deserialize, Serialize};
+
+/// The state of an engine's sandbox.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SandboxInfo {
+    /// The process id; `None` after the process died and before the next call.
+    pub pid: Option<u32>,
+    /// The number of restarts.
+    pub respawns: u64,
+    /// The restrictions in force.
+    pub confinement: Confinement,
+}
+
+/// The restrictions of a sandbox, and those that this machine's kernel lacks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Confinement {
+    /// In force.
+    pub applied: Vec<String>,
+    /// Not in force, each with the reason.
+    pub missing: Vec<String>,
+}

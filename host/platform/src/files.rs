@@ -1,0 +1,145 @@
+//! Access, identity and renames of files.
+
+#[cfg_attr(unix, path = "files/unix.rs")]
+#[cfg_attr(windows, path = "files/windows.rs")]
+mod system;
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::path::Path;
+
+pub use system::{
+    change_marks, file_identity, mode, path_identity, permissions, read_exact_at, rename_new,
+    special_kind, sync_folder, write_all_at,
+};
+
+/// The mode of files that only their owner may read.
+pub const PRIVATE_FILE: u32 = 0o600;
+
+/// The mode of folders that only their owner may enter.
+pub const PRIVATE_FOLDER: u32 = 0o700;
+
+/// What distinguishes a file from all others of the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileIdentity {
+    /// The file system.
+    pub volume: u64,
+    /// The file in it.
+    pub number: u64,
+}
+
+/// Whether opening a path follows a link at its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkPolicy {
+    /// The file that the link leads to is opened.
+    Follow,
+    /// A link is not opened.
+    Refuse,
+}
+
+/// Options to open a file: a new one is private from the start, a pipe does not block, and a terminal does not
+/// become the controlling one.
+#[must_use]
+pub fn open_options(links: LinkPolicy) -> OpenOptions {
+    let mut options = OpenOptions::new();
+    system::set_open_flags(&mut options, links);
+    options
+}
+
+/// Creates a private folder; an existing one is an error.
+///
+/// # Errors
+///
+/// That of the file system.
+pub fn create_private_folder(path: &Path) -> io::Result<()> {
+    folder_builder().create(path)
+}
+
+/// Creates a private folder with its parents; an existing one is left unchanged.
+///
+/// # Errors
+///
+/// That of the file system.
+pub fn create_private_folders(path: &Path) -> io::Result<()> {
+    folder_builder().recursive(true).create(path)
+}
+
+/// Sets the mode of an open file. Without an effect where files have no modes.
+///
+/// # Errors
+///
+/// That of the file system.
+pub fn set_mode(file: &File, mode: u32) -> io::Result<()> {
+    permissions(mode).map_or(Ok(()), |permissions| file.set_permissions(permissions))
+}
+
+/// Sets the mode of a file or folder. Without an effect where files have no modes.
+///
+/// # Errors
+///
+/// That of the file system.
+pub fn set_path_mode(path: &Path, mode: u32) -> io::Result<()> {
+    permissions(mode).map_or(Ok(()), |permissions| fs::set_permissions(path, permissions))
+}
+
+fn folder_builder() -> DirBuilder {
+    let mut builder = DirBuilder::new();
+    system::set_folder_mode(&mut builder);
+    builder
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_keeps_its_identity_and_another_has_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let create = |name: &str| {
+            let mut options = open_options(LinkPolicy::Refuse);
+            options.read(true).write(true).create_new(true).open(at(name)).unwrap()
+        };
+        let (one, two) = (create("one"), create("two"));
+        let identity = file_identity(&one).unwrap();
+        assert_eq!(path_identity(&at("one")).unwrap(), identity);
+        assert_ne!(file_identity(&two).unwrap(), identity);
+        rename_new(&at("one"), &at("three")).unwrap();
+        assert_eq!(path_identity(&at("three")).unwrap(), identity);
+        let taken = rename_new(&at("three"), &at("two")).unwrap_err();
+        assert_eq!(taken.kind(), io::ErrorKind::AlreadyExists);
+        assert!(at("three").exists());
+    }
+
+    #[test]
+    fn parts_are_read_and_written_at_their_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut options = open_options(LinkPolicy::Follow);
+        let options = options.read(true).write(true).create(true).truncate(true);
+        let file = options.open(folder.path().join("file")).unwrap();
+        write_all_at(&file, b"abcdef", 0).unwrap();
+        write_all_at(&file, b"XY", 2).unwrap();
+        let mut part = [0; 3];
+        read_exact_at(&file, &mut part, 1).unwrap();
+        assert_eq!(&part, b"bXY");
+        let past_the_end = read_exact_at(&file, &mut part, 4).unwrap_err();
+        assert_eq!(past_the_end.kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[test]
+    fn what_is_created_is_private() {
+        let folder = tempfile::tempdir().unwrap();
+        let inner = folder.path().join("a/b");
+        create_private_folders(&inner).unwrap();
+        create_private_folders(&inner).unwrap();
+        assert!(create_private_folder(&inner).is_err());
+        let path = inner.join("file");
+        open_options(LinkPolicy::Follow).write(true).create_new(true).open(&path).unwrap();
+        let mode_of = |path: &Path| mode(&path.metadata().unwrap()).map(|mode| mode & 0o777);
+        let expected = |mode| permissions(mode).map(|_| mode);
+        assert_eq!(mode_of(&path), expected(PRIVATE_FILE));
+        assert_eq!(mode_of(&inner), expected(PRIVATE_FOLDER));
+        set_path_mode(&path, 0o640).unwrap();
+        assert_eq!(mode_of(&path), expected(0o640));
+    }
+}

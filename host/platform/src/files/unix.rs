@@ -1,0 +1,123 @@
+//! Files on Unix.
+
+use std::fs::{self, DirBuilder, File, FileType, Metadata, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{
+    DirBuilderExt as _, FileExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _,
+    PermissionsExt as _,
+};
+use std::path::Path;
+
+use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
+use rustix::io::Errno;
+
+use super::{FileIdentity, LinkPolicy, PRIVATE_FILE, PRIVATE_FOLDER};
+
+pub(super) fn set_open_flags(options: &mut OpenOptions, links: LinkPolicy) {
+    let mut flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+    if links == LinkPolicy::Refuse {
+        flags |= OFlags::NOFOLLOW;
+    }
+    options.mode(PRIVATE_FILE).custom_flags(i32::try_from(flags.bits()).unwrap_or(0));
+}
+
+pub(super) fn set_folder_mode(builder: &mut DirBuilder) {
+    builder.mode(PRIVATE_FOLDER);
+}
+
+/// The permission bits of a file; `None` where files have none.
+#[must_use]
+pub fn mode(metadata: &Metadata) -> Option<u32> {
+    Some(metadata.mode() & 0o7777)
+}
+
+/// Permissions with this mode; `None` where files have none.
+#[must_use]
+pub fn permissions(mode: u32) -> Option<Permissions> {
+    Some(Permissions::from_mode(mode))
+}
+
+/// The identity of an open file.
+///
+/// # Errors
+///
+/// That of the file system.
+pub fn file_identity(file: &File) -> io::Result<FileIdentity> {
+    Ok(identity(&file.metadata()?))
+}
+
+/// The identity of the file at a path, of a link itself.
+///
+/// # Errors
+///
+/// That of the file system.
+pub fn path_identity(path: &Path) -> io::Result<FileIdentity> {
+    Ok(identity(&fs::symlink_metadata(path)?))
+}
+
+fn identity(metadata: &Metadata) -> FileIdentity {
+    FileIdentity { volume: metadata.dev(), number: metadata.ino() }
+}
+
+/// Numbers of which one changes when the file is written or replaced.
+#[must_use]
+pub fn change_marks(metadata: &Metadata) -> [i64; 5] {
+    let inode = metadata.ino().cast_signed();
+    // Tools may set the modification time back, but not the time of the last change.
+    let [modified, changed] =
+        [[metadata.mtime(), metadata.mtime_nsec()], [metadata.ctime(), metadata.ctime_nsec()]];
+    [inode, modified[0], modified[1], changed[0], changed[1]]
+}
+
+/// What a file is that is neither a regular file nor a folder.
+#[must_use]
+pub fn special_kind(kind: FileType) -> &'static str {
+    if kind.is_fifo() {
+        "a named pipe"
+    } else if kind.is_char_device() || kind.is_block_device() {
+        "a device"
+    } else {
+        "a socket"
+    }
+}
+
+/// Reads a part of a file, wherever its position is.
+///
+/// # Errors
+///
+/// That of the file system, and [`io::ErrorKind::UnexpectedEof`].
+pub fn read_exact_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+    file.read_exact_at(bytes, offset)
+}
+
+/// Writes a part of a file, wherever its position is.
+///
+/// # Errors
+///
+/// That of the file system.
+pub fn write_all_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+    file.write_all_at(bytes, offset)
+}
+
+/// Renames a file; fails if the target exists.
+///
+/// # Errors
+///
+/// That of the file system.
+pub fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        // Some file systems do not support RENAME_NOREPLACE. On those, two processes can race
+        // between the check and the rename.
+        Err(Errno::INVAL | Errno::NOSYS) if !to.exists() => fs::rename(from, to),
+        other => Ok(other?),
+    }
+}
+
+/// Syncs a folder, so that names in it survive a crash.
+///
+/// # Errors
+///
+/// That of the file system.
+pub fn sync_folder(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}

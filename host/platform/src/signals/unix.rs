@@ -1,0 +1,97 @@
+//! Signals on Unix.
+
+use std::io::{self, IsTerminal as _};
+use std::process::ExitStatus;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tokio::process::{Child, Command};
+use tokio::signal::unix::{Signal as Arriving, SignalKind, signal};
+use tokio::sync::mpsc;
+
+/// Signals that a terminal sends to the whole foreground group, including the child.
+const TERMINAL_SIGNALS: [Signal; 3] = [Signal::SIGINT, Signal::SIGQUIT, Signal::SIGHUP];
+
+/// Signals that are sent to us and meant for the child.
+const FORWARDED_SIGNALS: [Signal; 3] = [Signal::SIGTERM, Signal::SIGUSR1, Signal::SIGUSR2];
+
+#[derive(Debug)]
+pub(super) struct Signals {
+    interrupt: Arriving,
+    terminate: Arriving,
+    hang_up: Arriving,
+}
+
+impl Signals {
+    pub(super) fn listen() -> io::Result<Signals> {
+        Ok(Signals {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hang_up: signal(SignalKind::hangup())?,
+        })
+    }
+
+    pub(super) async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+            _ = self.hang_up.recv() => {}
+        }
+    }
+}
+
+/// Runs a command that shares the terminal to its end, and forwards the signals of this process to it.
+///
+/// # Errors
+///
+/// The error of starting it.
+pub async fn run_in_foreground(mut command: Command) -> io::Result<ExitStatus> {
+    // From here on signals do not end this process before the child, which would lose its gateway.
+    let mut arrived = listen()?;
+    let mut child = command.spawn()?;
+    // Without a terminal, signals reach only this process; with one, the child has received them
+    // already.
+    let is_shared = io::stdin().is_terminal();
+    loop {
+        tokio::select! {
+            ended = child.wait() => return ended,
+            Some(signal) = arrived.recv() => {
+                // Forwarding these as well would deliver Ctrl-C twice, which many programs treat as
+                // a forced quit.
+                if !(is_shared && TERMINAL_SIGNALS.contains(&signal)) {
+                    send_to_child(&child, signal);
+                }
+            }
+        }
+    }
+}
+
+fn listen() -> io::Result<mpsc::UnboundedReceiver<Signal>> {
+    // Unbounded is safe: signals of one kind coalesce in the kernel.
+    let (sender, arrived) = mpsc::unbounded_channel();
+    for kind in TERMINAL_SIGNALS.into_iter().chain(FORWARDED_SIGNALS) {
+        let arriving = signal(SignalKind::from_raw(kind as i32))?;
+        tokio::spawn(forward_signal(arriving, kind, sender.clone()));
+    }
+    Ok(arrived)
+}
+
+async fn forward_signal(
+    mut arriving: Arriving,
+    kind: Signal,
+    sender: mpsc::UnboundedSender<Signal>,
+) {
+    while arriving.recv().await.is_some() {
+        if sender.send(kind).is_err() {
+            return;
+        }
+    }
+}
+
+fn send_to_child(child: &Child, signal: Signal) {
+    // `None` once the child has ended, so that a reused process id is not signalled.
+    let Some(id) = child.id().and_then(|id| i32::try_from(id).ok()) else { return };
+    if let Err(error) = kill(Pid::from_raw(id), signal) {
+        tracing::warn!(%error, %signal, "could not forward a signal");
+    }
+}

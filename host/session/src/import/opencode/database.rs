@@ -1,0 +1,140 @@
+//! Reads sessions from opencode's database, without writing to it or beside it.
+//!
+//! ```text
+//!  session (id, directory, version, revert, time_updated, …)
+//!  message (id, session_id, data: JSON without the id)
+//!  part    (id, message_id, session_id, data: JSON without the ids)
+//! ```
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Row};
+use serde_json::{Value, json};
+
+use super::DatabaseSession;
+
+/// The columns of a session whose JSON is a field of the same name.
+const JSON_COLUMNS: [&str; 1] = ["revert"];
+
+/// The columns of a session that are texts, with the fields of an export.
+const TEXT_COLUMNS: [(&str, &str); 4] =
+    [("id", "id"), ("directory", "directory"), ("version", "version"), ("parent_id", "parentID")];
+
+/// The sessions of a database, the newest first.
+///
+/// # Errors
+///
+/// If the file cannot be read or is no database of opencode.
+pub fn list_database(path: &Path) -> io::Result<Vec<DatabaseSession>> {
+    let list = |database: &Connection| {
+        let mut sessions = database.prepare(
+            "SELECT id, time_updated, \
+             (SELECT coalesce(sum(octet_length(data)), 0) FROM part WHERE part.session_id = session.id) \
+             FROM session ORDER BY time_updated DESC, id",
+        )?;
+        let rows = sessions.query_map([], |row| {
+            Ok(DatabaseSession {
+                path: path.join(row.get::<_, String>(0)?),
+                changed_ms: row.get(1)?,
+                bytes: u64::try_from(row.get::<_, i64>(2)?).unwrap_or_default(),
+            })
+        })?;
+        rows.collect::<rusqlite::Result<Vec<_>>>()
+    };
+    list(&open(path)?).map_err(io::Error::other)
+}
+
+/// The document of a session, like that of an export; an error without the session.
+pub(in super::super) fn read_session(database: &Path, id: &str) -> io::Result<Vec<u8>> {
+    let found = find_session(&open(database)?, id).map_err(io::Error::other)?;
+    let missing = || {
+        let reason = format!("the database has no session {id}");
+        io::Error::new(io::ErrorKind::NotFound, reason)
+    };
+    let document = found.ok_or_else(missing)?;
+    Ok(serde_json::to_vec(&document)?)
+}
+
+fn find_session(database: &Connection, id: &str) -> rusqlite::Result<Option<Value>> {
+    let mut session = database.prepare("SELECT * FROM session WHERE id = ?1")?;
+    let Some(info) = session.query_row([id], |row| Ok(session_info(row))).optional()? else {
+        return Ok(None);
+    };
+    let mut messages = database
+        .prepare("SELECT id, data FROM message WHERE session_id = ?1 ORDER BY time_created, id")?;
+    let mut parts =
+        database.prepare("SELECT id, data FROM part WHERE message_id = ?1 ORDER BY id")?;
+    let mut read = Vec::new();
+    for message in messages.query_map([id], stored_object)? {
+        let (message_id, info) = message?;
+        let parts = parts.query_map([&message_id], stored_object)?;
+        let parts = parts.map(|part| Ok(part?.1)).collect::<rusqlite::Result<Vec<_>>>()?;
+        read.push(json!({ "info": info, "parts": parts }));
+    }
+    Ok(Some(json!({ "info": info, "messages": read })))
+}
+
+/// What a session states about itself. Columns differ between versions, and one that is missing is left out.
+fn session_info(row: &Row<'_>) -> Value {
+    let mut info = serde_json::Map::new();
+    for (column, field) in TEXT_COLUMNS {
+        if let Ok(Some(text)) = row.get::<_, Option<String>>(column) {
+            info.insert(field.into(), text.into());
+        }
+    }
+    for column in JSON_COLUMNS {
+        let text = row.get::<_, Option<String>>(column).ok().flatten();
+        if let Some(value) = text.and_then(|text| serde_json::from_str(&text).ok()) {
+            info.insert(column.into(), value);
+        }
+    }
+    Value::Object(info)
+}
+
+/// The id of a row and its object with the id. What is not JSON becomes an object without more, which the import
+/// reports.
+fn stored_object(row: &Row<'_>) -> rusqlite::Result<(String, Value)> {
+    let (id, data): (String, String) = (row.get(0)?, row.get(1)?);
+    let mut object = serde_json::from_str(&data).unwrap_or_else(|_| json!({}));
+    if let Value::Object(fields) = &mut object {
+        fields.insert("id".into(), id.clone().into());
+    }
+    Ok((id, object))
+}
+
+fn open(path: &Path) -> io::Result<Connection> {
+    // A pipe would block.
+    drop(ctxhost_files::open(path)?);
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+        | OpenFlags::SQLITE_OPEN_URI
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let log = PathBuf::from(format!("{}-wal", path.display()));
+    // The newest changes may be in the log only, which SQLite reads with its index, but does not write here. Without a
+    // log SQLite would create one, unless nothing changes.
+    let mode = if log.exists() { "mode=ro&readonly_shm=1" } else { "immutable=1" };
+    Connection::open_with_flags(format!("{}?{mode}", file_uri(path)), flags)
+        .map_err(io::Error::other)
+}
+
+/// The address of a file for SQLite.
+fn file_uri(path: &Path) -> String {
+    let mut uri = String::from("file:");
+    let text = path.display().to_string();
+    // A drive of Windows.
+    if text.as_bytes().get(1) == Some(&b':') {
+        uri.push('/');
+    }
+    for byte in text.bytes() {
+        match byte {
+            b'\\' if cfg!(windows) => uri.push('/'),
+            b'%' | b'?' | b'#' => uri.push_str(&format!("%{byte:02X}")),
+            byte if byte.is_ascii() => uri.push(char::from(byte)),
+            byte => uri.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    uri
+}
+
+#[cfg(test)]
+mod tests;

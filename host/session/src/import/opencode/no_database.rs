@@ -1,0 +1,24 @@
+//! A build without the database of opencode.
+
+use std::io;
+use std::path::Path;
+
+use super::DatabaseSession;
+
+/// The sessions of a database, the newest first.
+///
+/// # Errors
+///
+/// Always: this build cannot read it.
+pub fn list_database(_path: &Path) -> io::Result<Vec<DatabaseSession>> {
+    Err(unsupported())
+}
+
+pub(in super::super) fn read_session(_database: &Path, _id: &str) -> io::Result<Vec<u8>> {
+    Err(unsupported())
+}
+
+fn unsupported() -> io::Error {
+    let reason = "this ctxhost was built without the feature `opencode`; `opencode export ID` prints a session as a file";
+    io::Error::new(io::ErrorKind::Unsupported, reason)
+}
