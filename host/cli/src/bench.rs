@@ -146,7 +146,7 @@ impl QualityArgs {
         let beside = self.files.first().map(SessionSource::config_anchor).unwrap_or_default();
         let config = run_setup::find_config(config_path, &beside, output)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let inputs: Vec<PathBuf> = self.files.iter().map(SessionSource::config_anchor).collect();
+        let inputs = SessionSource::files(&self.files);
         let page = self.report.as_deref().map(|path| OutputFile::new(path, &inputs)).transpose()?;
         let mut report = runtime.block_on(self.measure(&config, output))?.judge();
         if self.no_timings {

@@ -17,7 +17,9 @@ impl OutputFile {
             std::fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()))
         };
         let own = identity(path);
-        match inputs.iter().find(|input| own.is_some() && identity(input) == own) {
+        // A session in a database is named as if the database were a folder.
+        let is_own = |input: &Path| own.is_some() && input.ancestors().find_map(identity) == own;
+        match inputs.iter().find(|input| is_own(input)) {
             Some(input) => {
                 let (path, input) = (path.display(), input.display());
                 let message = format!("{path} is the input {input}, which would be overwritten");
@@ -51,6 +53,9 @@ mod tests {
         std::os::unix::fs::symlink(&input, &link).unwrap();
         std::fs::hard_link(&input, &hard).unwrap();
         let inputs = [folder.path().join("missing"), input.clone()];
+        let database = folder.path().join("sessions.db");
+        std::fs::write(&database, "sessions").unwrap();
+        assert!(OutputFile::new(&database, &[database.join("ses_1")]).is_err());
         for path in [&input, &link, &hard, &folder.path().join("./s.jsonl")] {
             assert!(OutputFile::new(path, &inputs).is_err(), "{}", path.display());
         }

@@ -77,7 +77,7 @@ impl ReplayArgs {
         if self.report.is_some() && self.sessions.len() > 1 {
             return Err(CliError::user("--report takes one session"));
         }
-        let inputs: Vec<PathBuf> = self.sessions.iter().map(SessionSource::config_anchor).collect();
+        let inputs = SessionSource::files(&self.sessions);
         let page = self.report.as_deref().map(|path| OutputFile::new(path, &inputs)).transpose()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| CliError::internal(error.to_string()))?;

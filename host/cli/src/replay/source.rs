@@ -74,6 +74,17 @@ impl SessionSource {
         }
     }
 
+    /// The files of these sessions; none for a demo. One that is missing keeps its name.
+    pub(crate) fn files(sources: &[SessionSource]) -> Vec<PathBuf> {
+        let file = |source: &SessionSource| match source {
+            SessionSource::File(named) => {
+                Some(resolve_session(named).unwrap_or_else(|_| named.clone()))
+            }
+            SessionSource::Demo(_) => None,
+        };
+        sources.iter().filter_map(file).collect()
+    }
+
     /// The options for the model of a recording. The window of a demo overrides the config;
     /// --window overrides both.
     pub(super) fn options(

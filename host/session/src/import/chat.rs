@@ -32,8 +32,13 @@ impl ChatDocument {
             return Some(ChatDocument::of(located(text, &messages)));
         }
         let body: ChatBody<'_> = serde_json::from_str(text).ok()?;
-        let messages = located(text, &body.messages);
-        let ChatBody { system, instructions, model, tools, .. } = body;
+        let ChatBody { messages, input, system, instructions, model, tools } = body;
+        // The Responses API calls its list of items `input`.
+        let messages = match messages {
+            Some(messages) => messages,
+            None => serde_json::from_str(input?.get()).ok()?,
+        };
+        let messages = located(text, &messages);
         let model = model.as_str().map(str::to_owned);
         let tools = if let Value::Array(tools) = tools { tools } else { Vec::new() };
         Some(ChatDocument { system, instructions, model, tools, messages })
@@ -47,9 +52,10 @@ impl ChatDocument {
 
 #[derive(Deserialize)]
 struct ChatBody<'a> {
-    // The Responses API calls its list of items `input`.
-    #[serde(borrow, alias = "input")]
-    messages: Vec<&'a RawValue>,
+    #[serde(borrow)]
+    messages: Option<Vec<&'a RawValue>>,
+    #[serde(borrow)]
+    input: Option<&'a RawValue>,
     #[serde(default)]
     system: Value,
     #[serde(default)]
@@ -104,6 +110,13 @@ mod tests {
             (chat.system, chat.model.as_deref(), chat.tools.len()),
             ("s".into(), Some("m"), 1)
         );
-        assert!(ChatDocument::document(br#"{"input":[]}"#).is_none());
+        for both in
+            [&br#"{"input":[{}],"messages":[{},{}]}"#[..], br#"{"messages":[{},{}],"input":7}"#]
+        {
+            assert_eq!(ChatDocument::document(both).unwrap().messages.len(), 2);
+        }
+        for neither in [&br#"{"output":[]}"#[..], br#"{"input":"text"}"#, br#"{"messages":null}"#] {
+            assert!(ChatDocument::document(neither).is_none());
+        }
     }
 }

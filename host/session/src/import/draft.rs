@@ -34,8 +34,10 @@ pub(super) struct ImportDraft {
     tool_names: HashMap<String, String>,
     /// The results of each call, by its id.
     results: HashMap<String, Vec<usize>>,
-    /// The results that were cleared since the newest compaction.
+    /// The results that were cleared since the newest compaction that was no edit.
     cleared: HashSet<usize>,
+    /// The index of that compaction.
+    newest_whole: Option<usize>,
     newest_ms: Option<i64>,
 }
 
@@ -71,6 +73,7 @@ impl ImportDraft {
             tool_names: HashMap::new(),
             results: HashMap::new(),
             cleared: HashSet::new(),
+            newest_whole: None,
             newest_ms: None,
         }
     }
@@ -247,13 +250,25 @@ impl ImportDraft {
 
     /// Removes the messages from an index on, and the compactions after it.
     pub(super) fn truncate(&mut self, place: usize) {
-        self.imported.messages.truncate(place);
+        for removed in self.imported.messages.drain(place.min(self.imported.messages.len())..) {
+            let call_id = block::string(&removed.message, "toolCallId").unwrap_or_default();
+            if let Some(results) = self.results.get_mut(call_id) {
+                results.retain(|result| *result < place);
+                if results.is_empty() {
+                    self.results.remove(call_id);
+                }
+            }
+        }
         // A compaction of what the user took back is taken back as well.
-        self.imported.compactions.retain(|compaction| compaction.at <= place);
-        self.results.retain(|_, results| {
-            results.retain(|result| *result < place);
-            !results.is_empty()
-        });
+        let compactions = &mut self.imported.compactions;
+        let known = compactions.len();
+        compactions.truncate(compactions.partition_point(|compaction| compaction.at <= place));
+        if compactions.len() < known {
+            self.newest_whole = compactions.iter().rposition(|compaction| !compaction.is_edit);
+            let since = self.newest_whole.map_or(0, |newest| newest + 1);
+            let edits = compactions.iter().skip(since).flat_map(|edit| &edit.items);
+            self.cleared = edits.filter_map(ImportedItem::replaced_message).collect();
+        }
     }
 
     /// A message by its index.
@@ -272,6 +287,7 @@ impl ImportDraft {
         let at = self.len();
         if !compaction.is_edit {
             self.cleared.clear();
+            self.newest_whole = Some(self.imported.compactions.len());
         }
         self.imported.compactions.push(ImportedCompaction { at, timestamp_ms, ..compaction });
         self.imported.compactions.len() - 1
@@ -288,26 +304,28 @@ impl ImportDraft {
     /// The messages in the context of the agent now: what the newest compaction left, and those since.
     pub(super) fn context(&self) -> Vec<usize> {
         let (items, since) = self.newest_context();
-        let kept = items.iter().filter_map(|item| match item {
-            ImportedItem::Keep(message) | ImportedItem::ReplaceText { message, .. } => {
-                Some(*message)
-            }
-            ImportedItem::Insert { .. } => None,
+        let kept = items.iter().flat_map(|item| match item {
+            ImportedItem::Keep(messages) => messages.clone(),
+            ImportedItem::ReplaceText { message, .. } => *message..message + 1,
+            ImportedItem::Insert { .. } => 0..0,
         });
         kept.chain(since..self.len()).collect()
     }
 
     /// The items that the newest compaction left, and the number of messages before it.
     fn newest_context(&self) -> (&[ImportedItem], usize) {
-        let newest = self.imported.compactions.iter().rfind(|compaction| !compaction.is_edit);
+        let newest = self.newest_whole.and_then(|place| self.imported.compactions.get(place));
         newest.map_or((&[], 0), |newest| (newest.items.as_slice(), newest.at))
     }
 
     /// Whether the context has a message with its own text.
     fn is_in_context(&self, message: usize) -> bool {
         let (items, since) = self.newest_context();
-        let is_kept = message >= since || items.contains(&ImportedItem::Keep(message));
-        is_kept && !self.cleared.contains(&message)
+        let keeps = |item: &ImportedItem| match item {
+            ImportedItem::Keep(messages) => messages.contains(&message),
+            _ => false,
+        };
+        !self.cleared.contains(&message) && (message >= since || items.iter().any(keeps))
     }
 
     /// Records that the agent cleared the results of these calls and shows `text` in their place.

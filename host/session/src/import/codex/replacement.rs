@@ -32,8 +32,9 @@ fn replaced_context(draft: &mut ImportDraft, line: u64, history: Vec<Value>) -> 
     let history: Vec<RolloutItem> =
         history.into_iter().map(|written| item::read_item(draft, line, written)).collect();
     let context = draft.context();
-    let mut items = leading_instructions(draft, &context);
-    let mut next = items.len();
+    let mut next = instruction_count(draft, &context);
+    let mut items = Vec::new();
+    context.iter().take(next).for_each(|place| keep(&mut items, Some(place)));
     let places = places_by_content(draft, &context);
     for item in history {
         let (role, content) = match item {
@@ -43,11 +44,13 @@ fn replaced_context(draft: &mut ImportDraft, line: u64, history: Vec<Value>) -> 
             RolloutItem::Result(result) => ("toolResult", Value::from(result.content)),
             RolloutItem::Nothing => continue,
         };
-        let same = places.get(&(role, content.to_string()));
-        let ahead = same.and_then(|places| places.iter().find(|place| **place >= next).copied());
+        let ahead = places.get(&(role, content.to_string())).and_then(|same| {
+            // In order, and a context may have any number of equal messages.
+            same.get(same.partition_point(|place| *place < next)).copied()
+        });
         match ahead {
             Some(place) => {
-                items.extend(context.get(place).copied().map(ImportedItem::Keep));
+                keep(&mut items, context.get(place));
                 next = place + 1;
             }
             // Instructions that stay are in the items already.
@@ -81,25 +84,27 @@ fn text_of(content: &Value) -> String {
 /// up to a limit, the summary.
 fn summarized_context(draft: &ImportDraft, summary: String) -> Vec<ImportedItem> {
     let context = draft.context();
-    let mut items = leading_instructions(draft, &context);
+    let instructions = instruction_count(draft, &context);
+    let mut items = Vec::new();
+    context.iter().take(instructions).for_each(|place| keep(&mut items, Some(place)));
     let mut room = KEPT_USER_CHARS;
     let mut kept = Vec::new();
-    for place in context.iter().skip(items.len()).rev() {
+    for place in context.iter().skip(instructions).rev() {
         let Some(message) = draft.message(*place) else { continue };
         if string(message, "role") != Some("user") || room == 0 {
             continue;
         }
         let text = joined_text(message.get("content").unwrap_or(&Value::Null));
         let chars = text.chars().count();
-        kept.push(if chars <= room {
-            ImportedItem::Keep(*place)
-        } else {
-            ImportedItem::ReplaceText { message: *place, text: cut_middle(&text, chars, room) }
-        });
+        kept.push((*place, (chars > room).then(|| cut_middle(&text, chars, room))));
         room = room.saturating_sub(chars);
     }
-    kept.reverse();
-    items.extend(kept);
+    for (message, cut) in kept.into_iter().rev() {
+        match cut {
+            Some(text) => items.push(ImportedItem::ReplaceText { message, text }),
+            None => keep(&mut items, Some(&message)),
+        }
+    }
     items.push(ImportedItem::Insert { is_reply: false, text: summary });
     items
 }
@@ -128,10 +133,16 @@ fn places_by_content<'a>(
     places
 }
 
-/// The instructions at the beginning, which every request has.
-fn leading_instructions(draft: &ImportDraft, context: &[usize]) -> Vec<ImportedItem> {
+fn keep(items: &mut Vec<ImportedItem>, message: Option<&usize>) {
+    if let Some(message) = message {
+        ImportedItem::keep(items, *message..message + 1);
+    }
+}
+
+/// The number of instructions at the beginning, which every request has.
+fn instruction_count(draft: &ImportDraft, context: &[usize]) -> usize {
     let is_system = |place: &&usize| {
         draft.message(**place).is_some_and(|m| string(m, "role") == Some("system"))
     };
-    context.iter().take_while(is_system).copied().map(ImportedItem::Keep).collect()
+    context.iter().take_while(is_system).count()
 }
