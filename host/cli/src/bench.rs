@@ -162,7 +162,8 @@ impl QualityArgs {
             _ => output.print(&render::quality::text(&report, output.style()))?,
         }
         // A figure of an engine that breaks its budget is not comparable.
-        let is_sound = report.overruns() == 0 && report.violations() == 0;
+        let is_sound =
+            report.overruns() == 0 && report.violations() == 0 && report.unmeasured.is_empty();
         Ok(if is_sound { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
@@ -200,7 +201,8 @@ impl QualityArgs {
                         config,
                         |count| bar.inc(count),
                     );
-                    report.utility.extend(rows.await.map_err(quality_error)?);
+                    // Its recording names the budgets without a row.
+                    report.utility.extend(rows.await.map_err(quality_error)?.rows);
                 }
             }
             if self.rules {
@@ -228,16 +230,20 @@ impl QualityArgs {
     ) -> Result<(), QualityError> {
         let (budgets, step) = (&self.budgets, |count| bar.inc(count));
         match input {
-            BenchInput::Questions(questions) => report
-                .evidence
-                .extend(measure_evidence(file, questions, subject, budgets, config, step).await?),
+            BenchInput::Questions(questions) => {
+                let measured =
+                    measure_evidence(file, questions, subject, budgets, config, step).await?;
+                report.evidence.extend(measured.rows);
+                report.unmeasured.extend(measured.unmeasured);
+            }
             BenchInput::Recording(recorded) => {
                 let prices = CachePrices { read: self.cache_read, write: self.cache_write };
                 let session = &recorded.session;
-                report.recordings.extend(
+                let measured =
                     measure_recording(file, session, subject, budgets, prices, config, step)
-                        .await?,
-                );
+                        .await?;
+                report.recordings.extend(measured.rows);
+                report.unmeasured.extend(measured.unmeasured);
             }
         }
         Ok(())

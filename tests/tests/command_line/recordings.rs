@@ -83,6 +83,24 @@ fn a_report_lists_a_few_damaged_lines_and_counts_the_rest() {
 }
 
 #[test]
+fn a_budget_that_is_too_small_has_a_row_without_figures() {
+    let folder = session(0);
+    let arguments =
+        ["bench", "quality", "demo:mixed", "--budgets", "1,8000", "--engines", "window"];
+    let output = run(&arguments, folder.path());
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{text} {}", errors(&output));
+    assert!(text.contains("Not measured") && text.contains("8,000"), "{text}");
+    let output = run(&[&arguments[..], &["--json"]].concat(), folder.path());
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let budgets = |rows: &str| -> Vec<u64> {
+        let rows = report[rows].as_array().unwrap().iter();
+        rows.map(|row| row["budget_tokens"].as_u64().unwrap()).collect()
+    };
+    assert_eq!((budgets("unmeasured"), budgets("recordings")), (vec![1], vec![8_000]));
+}
+
+#[test]
 fn a_price_is_a_finite_share() {
     let folder = session(0);
     for price in ["nan", "-1", "1e400", "inf", "cheap"] {
