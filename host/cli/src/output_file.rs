@@ -1,9 +1,9 @@
 //! The file that `--report` or `--out` names, which is never an input of the command.
 
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use super::error::CliError;
+use ctxhost_platform::files::path_identity;
 
 /// A file to write. An existing one is replaced, except a session or question file that is read.
 pub(super) struct OutputFile {
@@ -13,9 +13,7 @@ pub(super) struct OutputFile {
 impl OutputFile {
     /// Fails if the file is one of the inputs, by any path.
     pub(super) fn new(path: &Path, inputs: &[PathBuf]) -> Result<OutputFile, CliError> {
-        let identity = |path: &Path| {
-            std::fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()))
-        };
+        let identity = |path: &Path| path_identity(&path.canonicalize().ok()?).ok();
         let own = identity(path);
         // A session in a database is named as if the database were a folder.
         let is_own = |input: &Path| own.is_some() && input.ancestors().find_map(identity) == own;
