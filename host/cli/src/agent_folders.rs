@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use super::error::CliError;
+use super::output::Output;
+use super::render::format::format_count;
 use ctxhost_engine::state_folder;
 use ctxhost_session::import::{self, DatabaseSession, ImportedSession};
 
@@ -219,9 +221,14 @@ pub(super) fn resolve_session(named: &Path) -> Result<PathBuf, CliError> {
     }
 }
 
-/// Opens a session on the command line: any format, by path or id.
-pub(super) fn open_session(named: &Path) -> Result<ImportedSession, CliError> {
-    Ok(import::open_file(&resolve_session(named)?)?)
+/// Opens a session on the command line: any format, by path or id. Reports what could not be read.
+pub(super) fn open_session(named: &Path, output: &mut Output) -> Result<ImportedSession, CliError> {
+    let recorded = import::open_file(&resolve_session(named)?)?;
+    if let Some(first) = recorded.problems.first() {
+        let count = format_count(recorded.problems.len() as u64, "problem");
+        output.note(&format!("{count} in {}, such as {first}", named.display()));
+    }
+    Ok(recorded)
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use indicatif::ProgressBar;
 use super::engine_open::registry_error;
 use super::error::CliError;
 use super::output::Output;
+use super::output_file::OutputFile;
 use super::render;
 use super::replay::SessionSource;
 use super::run_setup;
@@ -65,10 +66,10 @@ pub(super) struct QualityArgs {
     budgets: Vec<u64>,
     /// Price of a prompt token that is read from the cache, as a share of the price of an uncached
     /// one.
-    #[arg(long, value_name = "SHARE", default_value_t = CachePrices::default().read)]
+    #[arg(long, value_name = "SHARE", default_value_t = CachePrices::default().read, value_parser = parse_price)]
     cache_read: f64,
     /// Price of a prompt token that is written to the cache, as such a share.
-    #[arg(long, value_name = "SHARE", default_value_t = CachePrices::default().write)]
+    #[arg(long, value_name = "SHARE", default_value_t = CachePrices::default().write, value_parser = parse_price)]
     cache_write: f64,
     /// Also measure rules over five compactions of generated sessions.
     #[arg(long)]
@@ -110,6 +111,15 @@ pub(super) struct QualityArgs {
     report: Option<PathBuf>,
 }
 
+/// Parses a price relative to that of an uncached token. Prices of providers are up to 2.
+fn parse_price(text: &str) -> Result<f64, String> {
+    let price = text.parse().ok().filter(|price| (0.0..=MAX_PRICE).contains(price));
+    price.ok_or_else(|| format!("{text:?} is not a share; write a number from 0 to {MAX_PRICE}"))
+}
+
+/// Largest price relative to that of an uncached token.
+const MAX_PRICE: f64 = 1_000.0;
+
 /// Input files are limited to 1 GiB.
 const MAX_INPUT_BYTES: u64 = 1 << 30;
 
@@ -136,15 +146,15 @@ impl QualityArgs {
         let beside = self.files.first().map(SessionSource::config_anchor).unwrap_or_default();
         let config = run_setup::find_config(config_path, &beside, output)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let inputs = SessionSource::files(&self.files);
+        let page = self.report.as_deref().map(|path| OutputFile::new(path, &inputs)).transpose()?;
         let mut report = runtime.block_on(self.measure(&config, output))?.judge();
         if self.no_timings {
             report = report.without_timings();
         }
-        if let Some(path) = &self.report {
-            std::fs::write(path, render::html::quality_page(&report)).map_err(|error| {
-                CliError::internal(format!("cannot write {}: {error}", path.display()))
-            })?;
-            output.note(&format!("report {}", path.display()));
+        if let Some(page) = page {
+            page.write(render::html::quality_page(&report).as_bytes())?;
+            output.note(&format!("report {}", page.path().display()));
         }
         match (self.json, self.markdown) {
             (true, _) => output.print_json(&report)?,
@@ -152,7 +162,8 @@ impl QualityArgs {
             _ => output.print(&render::quality::text(&report, output.style()))?,
         }
         // A figure of an engine that breaks its budget is not comparable.
-        let is_sound = report.overruns() == 0 && report.violations() == 0;
+        let is_sound =
+            report.overruns() == 0 && report.violations() == 0 && report.unmeasured.is_empty();
         Ok(if is_sound { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
@@ -190,7 +201,8 @@ impl QualityArgs {
                         config,
                         |count| bar.inc(count),
                     );
-                    report.utility.extend(rows.await.map_err(quality_error)?);
+                    // Its recording names the budgets without a row.
+                    report.utility.extend(rows.await.map_err(quality_error)?.rows);
                 }
             }
             if self.rules {
@@ -218,16 +230,20 @@ impl QualityArgs {
     ) -> Result<(), QualityError> {
         let (budgets, step) = (&self.budgets, |count| bar.inc(count));
         match input {
-            BenchInput::Questions(questions) => report
-                .evidence
-                .extend(measure_evidence(file, questions, subject, budgets, config, step).await?),
+            BenchInput::Questions(questions) => {
+                let measured =
+                    measure_evidence(file, questions, subject, budgets, config, step).await?;
+                report.evidence.extend(measured.rows);
+                report.unmeasured.extend(measured.unmeasured);
+            }
             BenchInput::Recording(recorded) => {
                 let prices = CachePrices { read: self.cache_read, write: self.cache_write };
                 let session = &recorded.session;
-                report.recordings.extend(
+                let measured =
                     measure_recording(file, session, subject, budgets, prices, config, step)
-                        .await?,
-                );
+                        .await?;
+                report.recordings.extend(measured.rows);
+                report.unmeasured.extend(measured.unmeasured);
             }
         }
         Ok(())

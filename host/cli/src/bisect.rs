@@ -30,7 +30,7 @@ pub(super) struct BisectArgs {
 
 impl BisectArgs {
     pub(super) fn run(self, output: &mut Output) -> Result<ExitCode, CliError> {
-        let recorded = open_session(&self.session)?;
+        let recorded = open_session(&self.session, output)?;
         let session = recorded.session;
         let search = bisect(&session, &self.text)?;
         let is_pi = recorded.format.starts_with(ImportFormat::Pi.name());

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use serde_json::json;
 
-use super::agent_folders::resolve_session;
+use super::agent_folders::{open_session, resolve_session};
 use super::error::CliError;
 use super::output::Output;
 use super::render::context_usage::{self, WindowBudget};
@@ -14,7 +14,6 @@ use super::run_setup;
 use super::window::parse_tokens;
 use ctxhost_agent::context_usage::ContextUsage;
 use ctxhost_agent::replay::report::ReplayWindow;
-use ctxhost_session::import;
 
 /// Show what fills the context window of a session.
 ///
@@ -39,7 +38,7 @@ impl ContextArgs {
     ) -> Result<ExitCode, CliError> {
         let path = resolve_session(&self.session)?;
         let config = run_setup::find_config(config_path, &path, output)?;
-        let recorded = import::open_file(&path)?;
+        let recorded = open_session(&path, output)?;
         let (session, recorded_tokens) = (recorded.session, recorded.window_tokens);
         let model = session.model();
         let facts = run_setup::model_window(&config, model.as_ref(), self.window, recorded_tokens);

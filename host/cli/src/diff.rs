@@ -28,7 +28,7 @@ pub(super) struct DiffArgs {
 
 impl DiffArgs {
     pub(super) fn run(self, output: &mut Output) -> Result<ExitCode, CliError> {
-        let session = open_session(&self.session.path)?.session;
+        let session = open_session(&self.session.path, output)?.session;
         let difference = diff_compaction(&session, self.session.number)?;
         if self.json {
             output.print_json(&difference)?;

@@ -3,14 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use super::agent_folders::resolve_session;
+use super::agent_folders::{open_session, resolve_session};
 use super::chat::blob_dirs;
 use super::error::CliError;
 use super::output::Output;
 use super::render::format::format_count;
 use ctxhost_blobs::ImageStore;
 use ctxhost_history::{self as history, RedactionCounts, write_new};
-use ctxhost_session::import;
 
 /// Export a branch with its compactions and the entries they folded.
 ///
@@ -45,7 +44,7 @@ enum ExportFormat {
 impl ExportArgs {
     pub(super) fn run(self, output: &mut Output) -> Result<ExitCode, CliError> {
         let path = resolve_session(&self.session)?;
-        let session = import::open_file(&path)?.session;
+        let session = open_session(&path, output)?.session;
         let export = history::export_branch(&session, self.redact);
         let text = match self.format {
             ExportFormat::Json => with_images(&path, &export.to_json_lines()),

@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use super::agent_folders::resolve_session;
+use super::agent_folders::{open_session, resolve_session};
 use super::chat::blob_dirs;
 use super::error::CliError;
 use super::output::Output;
+use super::output_file::OutputFile;
 use ctxhost_agent::originals::{self, OriginalError, StoredOriginal};
-use ctxhost_session::{Session, import};
+use ctxhost_session::Session;
 
 /// Print the original that a notice replaces.
 ///
@@ -32,7 +33,12 @@ pub(super) struct FetchArgs {
 impl FetchArgs {
     pub(super) fn run(self, output: &mut Output) -> Result<ExitCode, CliError> {
         let path = resolve_session(&self.session)?;
-        let recorded = import::open_file(&path)?;
+        let file = self
+            .out
+            .as_deref()
+            .map(|out| OutputFile::new(out, std::slice::from_ref(&path)))
+            .transpose()?;
+        let recorded = open_session(&path, output)?;
         let bytes = match self.find(&path, &recorded.session)? {
             StoredOriginal::Entry { line, .. } if self.json => {
                 format!("{}\n", line.trim_end()).into()
@@ -48,10 +54,8 @@ impl FetchArgs {
             }
             StoredOriginal::Bytes(bytes) => bytes,
         };
-        match &self.out {
-            Some(path) => std::fs::write(path, bytes).map_err(|error| {
-                CliError::internal(format!("cannot write {}: {error}", path.display()))
-            })?,
+        match file {
+            Some(file) => file.write(&bytes)?,
             None => output.print_bytes(&bytes)?,
         }
         Ok(ExitCode::SUCCESS)

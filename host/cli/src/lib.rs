@@ -34,6 +34,7 @@ mod locked;
 mod log;
 mod new;
 mod output;
+mod output_file;
 mod render;
 mod replay;
 mod restore;

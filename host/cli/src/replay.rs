@@ -12,6 +12,7 @@ pub(crate) use self::source::SessionSource;
 use super::engine_open::registry_error;
 use super::error::CliError;
 use super::output::Output;
+use super::output_file::OutputFile;
 use super::render;
 use super::run_setup;
 use super::window::parse_tokens;
@@ -76,6 +77,8 @@ impl ReplayArgs {
         if self.report.is_some() && self.sessions.len() > 1 {
             return Err(CliError::user("--report takes one session"));
         }
+        let inputs = SessionSource::files(&self.sessions);
+        let page = self.report.as_deref().map(|path| OutputFile::new(path, &inputs)).transpose()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| CliError::internal(error.to_string()))?;
         let mut reports = Vec::new();
@@ -95,7 +98,7 @@ impl ReplayArgs {
         // Repairs and emergency trims are results. A failed engine has none: a script must not take
         // the figures of its fallback for its own.
         let is_sound = runs.all(|run| run.totals.violations == 0 && !run.has_failed());
-        self.write_reports(reports, output)?;
+        self.write_reports(reports, page, output)?;
         Ok(if is_sound { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
@@ -148,14 +151,12 @@ impl ReplayArgs {
     fn write_reports(
         &self,
         reports: Vec<ReplayReport>,
+        page: Option<OutputFile>,
         output: &mut Output,
     ) -> Result<(), CliError> {
-        if let (Some(path), Some(report)) = (&self.report, reports.first()) {
-            let page = render::html::page(report);
-            std::fs::write(path, page).map_err(|error| {
-                CliError::internal(format!("cannot write {}: {error}", path.display()))
-            })?;
-            output.note(&format!("report {}", path.display()));
+        if let (Some(page), Some(report)) = (page, reports.first()) {
+            page.write(render::html::page(report).as_bytes())?;
+            output.note(&format!("report {}", page.path().display()));
         }
         if self.markdown {
             let with_timings = !self.no_timings;

@@ -84,13 +84,11 @@ pub fn bisect(session: &Session, text: &str) -> Result<BisectResult, HistoryErro
 /// The newest compaction that had the text before it but not after it.
 fn find_loss(session: &Session, needle: &str) -> Option<TextFate> {
     // A text can be lost, restored and lost again; only the newest loss explains its absence.
-    compactions(session).into_iter().rev().find_map(|compaction| {
-        let before = session.live_before(&compaction.id).ok()?.snapshot();
-        let last_seen = find_newest(session, &before, needle)?;
-        let after = session.live_at(&compaction.id).ok()?.snapshot();
-        let is_lost = find_newest(session, &after, needle).is_none();
-        is_lost.then_some(TextFate::Lost { by: compaction, last_seen })
-    })
+    let loss = session.find_newest_loss(|entry| EntryText::from(entry).contains(needle))?;
+    let by = compactions(session).into_iter().find(|compaction| compaction.id == loss.id())?;
+    let before = session.live_before(loss.id()).ok()?.snapshot();
+    let last_seen = find_newest(session, &before, needle)?;
+    Some(TextFate::Lost { by, last_seen })
 }
 
 /// The newest entry of a live transcript that contains the text.

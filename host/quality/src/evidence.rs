@@ -16,7 +16,7 @@ use serde_json::json;
 use crate::baselines::{Baseline, BaselineEntry, Bm25Index};
 use crate::context::{CachePrices, RunMeter, SeenContext, percent, run_options};
 use crate::dataset::{LabelledQuestion, parse_time};
-use crate::report::EvidenceRow;
+use crate::report::{EvidenceRow, MeasuredBudgets};
 use crate::{BenchSubject, QualityError};
 
 /// Conversations to search for evidence, as in recall at 5.
@@ -57,35 +57,39 @@ pub async fn measure_evidence(
     budgets: &[u64],
     config: &Config,
     mut on_progress: impl FnMut(u64),
-) -> Result<Vec<EvidenceRow>, QualityError> {
-    let mut rows = Vec::new();
+) -> Result<MeasuredBudgets<EvidenceRow>, QualityError> {
+    let mut measured = MeasuredBudgets::new();
     let indexes = ranked_indexes(questions, subject);
     let history_tokens = questions.iter().map(history_size).max().unwrap_or(0);
     for budget_tokens in budgets {
         // Each question is a session of its own, so nothing is read from a cache.
         let prices = CachePrices { read: 1.0, write: 1.0 };
-        let (mut sums, mut meter) = (EvidenceSums::default(), RunMeter::new(prices));
-        for (at, question) in questions.iter().enumerate() {
-            let index = indexes.get(at);
-            let seen = ask(question, subject, index, *budget_tokens, config, &mut meter).await?;
-            sums.add(question, &kept_in(question, &seen));
-            if at < REPEATED_QUESTIONS {
-                let mut again = RunMeter::new(prices);
-                ask(question, subject, index, *budget_tokens, config, &mut again).await?;
-                meter.compare_repeated(at, &again);
+        let row = async {
+            let (mut sums, mut meter) = (EvidenceSums::default(), RunMeter::new(prices));
+            for (at, question) in questions.iter().enumerate() {
+                let index = indexes.get(at);
+                let seen =
+                    ask(question, subject, index, *budget_tokens, config, &mut meter).await?;
+                sums.add(question, &kept_in(question, &seen));
+                if at < REPEATED_QUESTIONS {
+                    let mut again = RunMeter::new(prices);
+                    ask(question, subject, index, *budget_tokens, config, &mut again).await?;
+                    meter.compare_repeated(at, &again);
+                }
+                on_progress(1);
             }
-            on_progress(1);
-        }
-        rows.push(EvidenceRow {
-            file: file.to_owned(),
-            subject: subject.name().to_owned(),
-            is_baseline: subject.is_baseline(),
-            budget_tokens: *budget_tokens,
-            run: meter.totals(history_tokens),
-            ..sums.row()
-        });
+            Ok(EvidenceRow {
+                file: file.to_owned(),
+                subject: subject.name().to_owned(),
+                is_baseline: subject.is_baseline(),
+                budget_tokens: *budget_tokens,
+                run: meter.totals(history_tokens),
+                ..sums.row()
+            })
+        };
+        measured.add(file, *budget_tokens, row.await)?;
     }
-    Ok(rows)
+    Ok(measured)
 }
 
 /// The size of a question and its history, in tokens.

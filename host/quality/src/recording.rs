@@ -13,7 +13,7 @@ use ctxhost_session::{Record, RecordKind, Session};
 use crate::baselines::{BaselineEntry, Bm25Index};
 use crate::context::{CachePrices, RunMeter, SeenContext, percent, run_options};
 use crate::identifiers;
-use crate::report::RecordingRow;
+use crate::report::{MeasuredBudgets, RecordingRow};
 use crate::{Baseline, BenchSubject, QualityError};
 
 /// Argument names with which tools pass a path.
@@ -33,36 +33,40 @@ pub async fn measure_recording(
     prices: CachePrices,
     config: &Config,
     mut on_progress: impl FnMut(u64),
-) -> Result<Vec<RecordingRow>, QualityError> {
+) -> Result<MeasuredBudgets<RecordingRow>, QualityError> {
     let turns = needed_by_turn(recorded);
     let history_tokens = recorded_log(recorded).snapshot().total_tokens();
-    let mut rows = Vec::new();
-    for (at, budget_tokens) in budgets.iter().enumerate() {
+    let mut measured = MeasuredBudgets::new();
+    for budget_tokens in budgets {
         let replay = RecordingReplay { recorded, subject, budget_tokens: *budget_tokens, config };
-        let (mut meter, mut steps) = (RunMeter::new(prices), StepMeter::default());
-        replay
-            .run(&mut meter, |entry, seen| {
-                on_progress(u64::from(seen.is_some()));
-                steps.record_step(entry, seen, &turns);
-            })
-            .await?;
         // Once is enough to see whether the subject is deterministic; a replay takes a while.
-        if at == 0 {
-            // A meter of its own: the second run must not count.
-            let mut again = RunMeter::default();
-            replay.run(&mut again, |_, _| ()).await?;
-            meter.compare_repeated(0, &again);
-        }
-        rows.push(RecordingRow {
-            file: file.to_owned(),
-            subject: subject.name().to_owned(),
-            is_baseline: subject.is_baseline(),
-            budget_tokens: *budget_tokens,
-            run: meter.totals(history_tokens),
-            ..steps.row()
-        });
+        let is_repeated = measured.rows.is_empty();
+        let row = async {
+            let (mut meter, mut steps) = (RunMeter::new(prices), StepMeter::default());
+            replay
+                .run(&mut meter, |entry, seen| {
+                    on_progress(u64::from(seen.is_some()));
+                    steps.record_step(entry, seen, &turns);
+                })
+                .await?;
+            if is_repeated {
+                // A meter of its own: the second run must not count.
+                let mut again = RunMeter::default();
+                replay.run(&mut again, |_, _| ()).await?;
+                meter.compare_repeated(0, &again);
+            }
+            Ok(RecordingRow {
+                file: file.to_owned(),
+                subject: subject.name().to_owned(),
+                is_baseline: subject.is_baseline(),
+                budget_tokens: *budget_tokens,
+                run: meter.totals(history_tokens),
+                ..steps.row()
+            })
+        };
+        measured.add(file, *budget_tokens, row.await)?;
     }
-    Ok(rows)
+    Ok(measured)
 }
 
 /// The identifiers that each turn uses, by the id of its user message.

@@ -1,7 +1,9 @@
 //! The results of quality measurements.
 
+use ctxhost_context::ContextError;
 use serde::Serialize;
 
+use crate::QualityError;
 use crate::verdict::Verdict;
 
 /// The results of all measurements.
@@ -15,6 +17,9 @@ pub struct QualityReport {
     pub utility: Vec<UtilityRow>,
     /// Rules over compactions, by subject.
     pub rules: Vec<RuleRow>,
+    /// Budgets that are too small for what has to stay.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unmeasured: Vec<UnmeasuredBudget>,
     /// What the figures say, in short.
     pub verdicts: Vec<Verdict>,
 }
@@ -48,6 +53,52 @@ impl QualityReport {
         let recordings = self.recordings.iter().map(|row| (row.is_baseline, &row.run));
         let runs = evidence.chain(recordings);
         runs.filter(|(is_baseline, _)| !is_baseline).map(|(_, run)| run)
+    }
+}
+
+/// A budget that cannot hold what has to stay, such as pinned entries. It has no figures.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct UnmeasuredBudget {
+    /// Data set or recording.
+    pub file: String,
+    /// Engine or baseline.
+    pub subject: String,
+    /// Budget of a request, in tokens.
+    pub budget_tokens: u64,
+    /// What does not fit.
+    pub reason: String,
+}
+
+/// The figures of one file and subject at several budgets.
+#[derive(Clone, Debug)]
+pub struct MeasuredBudgets<R> {
+    /// A row for each budget that was measured.
+    pub rows: Vec<R>,
+    /// The other budgets.
+    pub unmeasured: Vec<UnmeasuredBudget>,
+}
+
+impl<R> MeasuredBudgets<R> {
+    pub(crate) fn new() -> MeasuredBudgets<R> {
+        MeasuredBudgets { rows: Vec::new(), unmeasured: Vec::new() }
+    }
+
+    /// Adds a row, or the budget as unmeasured. Only other failures end a benchmark.
+    pub(crate) fn add(
+        &mut self,
+        file: &str,
+        budget_tokens: u64,
+        measured: Result<R, QualityError>,
+    ) -> Result<(), QualityError> {
+        match measured {
+            Ok(row) => self.rows.push(row),
+            Err(QualityError::Engine { subject, source: ContextError::CannotFit(error) }) => {
+                let (file, reason) = (file.to_owned(), error.to_string());
+                self.unmeasured.push(UnmeasuredBudget { file, subject, budget_tokens, reason });
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
     }
 }
 

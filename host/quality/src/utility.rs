@@ -13,7 +13,7 @@ use ctxhost_session::Session;
 
 use crate::context::RunMeter;
 use crate::recording::RecordingReplay;
-use crate::report::UtilityRow;
+use crate::report::{MeasuredBudgets, UtilityRow};
 use crate::{Baseline, BenchSubject, QualityError};
 
 /// Longer answers are cut, in characters: one file that an agent wrote must not outweigh all else.
@@ -103,42 +103,47 @@ impl UtilityProbe {
         budgets: &[u64],
         config: &Config,
         mut on_progress: impl FnMut(u64),
-    ) -> Result<Vec<UtilityRow>, QualityError> {
-        let mut rows = Vec::new();
+    ) -> Result<MeasuredBudgets<UtilityRow>, QualityError> {
+        let mut measured = MeasuredBudgets::new();
         for budget_tokens in budgets {
             let replay =
                 RecordingReplay { recorded, subject, budget_tokens: *budget_tokens, config };
-            let mut contexts = BTreeMap::new();
-            each_answer(&replay, |index, _, context| {
-                if answers.iter().any(|answer| answer.index == index) {
-                    contexts.insert(index, context.to_owned());
+            let row = async {
+                let mut contexts = BTreeMap::new();
+                each_answer(&replay, |index, _, context| {
+                    if answers.iter().any(|answer| answer.index == index) {
+                        contexts.insert(index, context.to_owned());
+                    }
+                })
+                .await?;
+                let [mut nothing, mut seen, mut whole] =
+                    std::array::from_fn(|_| ScoreSum::default());
+                for answer in answers {
+                    let context = contexts.get(&answer.index).map_or("", String::as_str);
+                    let name = subject.name();
+                    let score = self
+                        .score(name, *budget_tokens, answer.index, context, &answer.text)
+                        .await?;
+                    seen.add(score);
+                    nothing.add(answer.nothing);
+                    whole.add(answer.whole);
+                    on_progress(1);
                 }
-            })
-            .await?;
-            let [mut nothing, mut seen, mut whole] = std::array::from_fn(|_| ScoreSum::default());
-            for answer in answers {
-                let context = contexts.get(&answer.index).map_or("", String::as_str);
-                let name = subject.name();
-                let score =
-                    self.score(name, *budget_tokens, answer.index, context, &answer.text).await?;
-                seen.add(score);
-                nothing.add(answer.nothing);
-                whole.add(answer.whole);
-                on_progress(1);
-            }
-            rows.push(UtilityRow {
-                file: file.to_owned(),
-                subject: subject.name().to_owned(),
-                budget_tokens: *budget_tokens,
-                answers: answers.len() as u64,
-                tokens: seen.tokens,
-                nats: round(seen.per_token()),
-                nats_without: round(nothing.per_token()),
-                nats_with_all: round(whole.per_token()),
-                utility: scale(nothing.per_token(), seen.per_token(), whole.per_token()),
-            });
+                Ok(UtilityRow {
+                    file: file.to_owned(),
+                    subject: subject.name().to_owned(),
+                    budget_tokens: *budget_tokens,
+                    answers: answers.len() as u64,
+                    tokens: seen.tokens,
+                    nats: round(seen.per_token()),
+                    nats_without: round(nothing.per_token()),
+                    nats_with_all: round(whole.per_token()),
+                    utility: scale(nothing.per_token(), seen.per_token(), whole.per_token()),
+                })
+            };
+            measured.add(file, *budget_tokens, row.await)?;
         }
-        Ok(rows)
+        Ok(measured)
     }
 
     async fn score(

@@ -27,7 +27,7 @@ async fn recall_percent(name: &str, questions: &[LabelledQuestion], budget_token
     let config = Config::default();
     let subject = BenchSubject::parse(name, &config).unwrap();
     let rows = measure_evidence("f", questions, &subject, &[budget_tokens], &config, |_| ()).await;
-    let row = rows.unwrap().remove(0);
+    let row = rows.unwrap().rows.remove(0);
     assert_eq!((row.run.overruns, row.run.violations, row.run.differing), (0, 0, 0), "{name}");
     row.recall_percent
 }

@@ -101,7 +101,7 @@ async fn measure(probe: &UtilityProbe, name: &str, budget_tokens: u64) -> Utilit
     let subject = BenchSubject::parse(name, &config).unwrap();
     let (file, budgets) = (("f", &session), [budget_tokens]);
     let rows = probe.measure(file, &answers, &subject, &budgets, &config, |_| ());
-    rows.await.unwrap().remove(0)
+    rows.await.unwrap().rows.remove(0)
 }
 
 #[tokio::test]

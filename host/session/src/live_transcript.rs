@@ -12,6 +12,8 @@
 //! The live transcript after a compaction does not depend on later records. If it is known
 //! ([`LiveBase`]), the computation starts there.
 
+mod loss;
+
 use std::collections::HashMap;
 
 use ctxhost_engine_api::transcript::log::{NewEntry, TranscriptLog};
@@ -113,26 +115,32 @@ impl<'a> LiveTranscript<'a> {
     ///
     /// `None` if it names a missing entry, or entries twice or out of order.
     pub(super) fn project(&self, compaction: usize, items: &[StoredItem]) -> Option<Vec<LiveSlot>> {
-        let index: HashMap<String, usize> = self
-            .slots
-            .iter()
-            .enumerate()
-            .filter_map(|(at, slot)| Some((self.id(slot)?, at)))
-            .collect();
         let (mut projected, mut next) = (Vec::new(), 0);
         for (number, item) in items.iter().enumerate() {
             let Some((first_id, last_id)) = named_range(item) else {
                 projected.push(LiveSlot::new(SlotSource::from_insert(compaction, items, number)?));
                 continue;
             };
-            let (first, last) = (*index.get(first_id)?, *index.get(last_id)?);
             // Ranges in another order are the work of another program: Pi's rule is safer than a guess.
-            let kept = self.slots.get(first..=last).filter(|_| first >= next)?;
+            let first = self.find_slot(next, first_id)?;
+            let last = if first_id == last_id { first } else { self.find_slot(first, last_id)? };
+            let kept = self.slots.get(first..=last)?;
             let change = SlotChange::from_item(compaction, items, number);
             projected.extend(kept.iter().map(|slot| slot.with_change(change.as_ref())));
             next = last + 1;
         }
         Some(projected)
+    }
+
+    /// The index of the slot with this id, from `begin` on. Items name entries in their order, so all searches of
+    /// a projection together pass the slots once.
+    fn find_slot(&self, begin: usize, id: &str) -> Option<usize> {
+        let record = self.contents.tree.position(id);
+        let is_it = |slot: &LiveSlot| match slot.source {
+            SlotSource::Record(at) => Some(at) == record,
+            _ => self.id(slot).as_deref() == Some(id),
+        };
+        Some(begin + self.slots.get(begin..)?.iter().position(is_it)?)
     }
 
     /// The entries of this transcript.
@@ -203,7 +211,7 @@ impl<'a> LiveTranscript<'a> {
         let before = path.get(..step).unwrap_or_default();
         let kept_from = self.contents.tree.position(&wire.first_kept_entry_id);
         // An id that is not on the branch keeps nothing, as in Pi.
-        let kept_from = before.iter().position(|position| Some(*position) == kept_from);
+        let kept_from = before.iter().rposition(|position| Some(*position) == kept_from);
         let has_checkpoint = wire.system_message.is_some();
         self.slots.clear();
         if has_checkpoint {

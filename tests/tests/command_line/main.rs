@@ -14,4 +14,5 @@ mod fsck;
 mod help;
 mod history;
 mod inputs;
+mod recordings;
 mod terminal;

@@ -5,6 +5,18 @@ use std::collections::BTreeMap;
 use ctxhost_agent::replay::report::EXCERPT_CHARS;
 pub(crate) use ctxhost_engine::group_thousands as group_digits;
 
+/// Unreadable lines of a session that a report lists: a damaged file may have any number.
+pub(crate) const LISTED_LINES: usize = 10;
+
+/// A line about the unreadable lines that are not listed.
+pub(crate) fn unlisted_lines(lines: usize) -> Option<String> {
+    let more = lines.checked_sub(LISTED_LINES).filter(|more| *more > 0)?;
+    Some(format!(
+        "and {} more that could not be read; --json lists all",
+        format_count(more as u64, "line")
+    ))
+}
+
 /// Shown for a missing value.
 pub(crate) const DASH: &str = "–";
 

@@ -2,7 +2,9 @@
 
 use ctxhost_agent::replay::report::{EngineRun, ReplayReport};
 
-use super::format::{format_count, format_percent, group_digits, one_line};
+use super::format::{
+    LISTED_LINES, format_count, format_percent, group_digits, one_line, unlisted_lines,
+};
 use markup::HtmlWriter;
 pub(crate) use quality::quality_page;
 
@@ -164,10 +166,13 @@ fn problems(page: &mut HtmlWriter, report: &ReplayReport) {
     page.raw("<details class=\"verdict warn\"><summary><strong>")
         .text(format_count(problems.len() as u64, "line"))
         .raw("</strong> of the session could not be read</summary>\n<ul>\n");
-    for problem in problems {
+    for problem in problems.iter().take(LISTED_LINES) {
         page.raw("<li>").text(one_line(&report.session.name));
         page.raw(":").text(problem.line.to_string()).raw(": ");
         page.text(one_line(&problem.message)).raw("</li>\n");
+    }
+    if let Some(more) = unlisted_lines(problems.len()) {
+        page.raw("<li>").text(more).raw("</li>\n");
     }
     page.raw("</ul></details>\n");
 }

@@ -1,7 +1,7 @@
 //! Renders quality reports: the verdict and tables, as terminal text or Markdown.
 
 use ctxhost_quality::report::{
-    EvidenceRow, QualityReport, RecordingRow, RuleRow, RunTotals, UtilityRow,
+    EvidenceRow, QualityReport, RecordingRow, RuleRow, RunTotals, UnmeasuredBudget, UtilityRow,
 };
 use ctxhost_quality::verdict::{Verdict, VerdictAspect};
 
@@ -59,7 +59,7 @@ pub(crate) fn markdown(report: &QualityReport) -> String {
 
 /// Whether a column holds text.
 pub(super) fn is_text(name: &str) -> bool {
-    matches!(name, "engine" | "best")
+    matches!(name, "engine" | "best" | "file" | "reason")
 }
 
 /// What must hold for every engine; `None` if no request was shaped by one.
@@ -166,9 +166,24 @@ pub(super) fn tables(report: &QualityReport) -> Vec<QualityTable> {
         ));
     }
     all.push(rule_table(report));
+    all.push(unmeasured_table(report));
     // Each input fills some tables; empty ones would only be noise.
     all.retain(|table| !table.rows.is_empty());
     all
+}
+
+fn unmeasured_table(report: &QualityReport) -> QualityTable {
+    let row = |budget: &UnmeasuredBudget| {
+        let reason = one_line(&budget.reason);
+        let budget_tokens = group_digits(budget.budget_tokens);
+        (vec![one_line(&budget.file), one_line(&budget.subject), budget_tokens, reason], true)
+    };
+    QualityTable {
+        title: "Not measured".to_owned(),
+        lead: "Budgets that cannot hold what has to stay.",
+        head: vec!["file", "engine", "budget", "reason"],
+        rows: report.unmeasured.iter().map(row).collect(),
+    }
 }
 
 fn evidence_table(report: &QualityReport, file: &str) -> QualityTable {

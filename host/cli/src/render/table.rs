@@ -4,8 +4,8 @@ use ctxhost_agent::replay::report::{CompactionRow, EngineRun, ReplayReport, Turn
 use ctxhost_engine::format_engine;
 
 use super::format::{
-    DASH, format_count, format_excerpt, format_layers, format_ms, format_percent, group_digits,
-    one_line, or_dash,
+    DASH, LISTED_LINES, format_count, format_excerpt, format_layers, format_ms, format_percent,
+    group_digits, one_line, or_dash, unlisted_lines,
 };
 use super::grid::{Grid, GridColumn};
 use super::retention;
@@ -44,10 +44,13 @@ fn head(report: &ReplayReport, style: TextStyle) -> String {
         group_digits(window.budget_tokens),
     );
     // At the top: unreadable lines change every figure below.
-    for problem in &session.problems {
+    for problem in session.problems.iter().take(LISTED_LINES) {
         let (name, message) = (one_line(&session.name), one_line(&problem.message));
         let line = format!("{name}:{}: {message}", problem.line);
         text += &format!("{}\n", style.paint(Tone::Warning, &line));
+    }
+    if let Some(more) = unlisted_lines(session.problems.len()) {
+        text += &format!("{}\n", style.paint(Tone::Warning, &more));
     }
     text
 }

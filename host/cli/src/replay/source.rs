@@ -4,14 +4,14 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use super::super::agent_folders::open_session;
+use super::super::agent_folders::resolve_session;
 use super::super::error::CliError;
 use super::super::run_setup;
 use ctxhost_agent::OfflineOptions;
 use ctxhost_agent::engine_registry::EngineRegistry;
 use ctxhost_agent::replay::report::ReplayWindow;
 use ctxhost_config::Config;
-use ctxhost_session::import::{DEMO_PREFIX, DEMOS, DemoSession, ImportedSession};
+use ctxhost_session::import::{self, DEMO_PREFIX, DEMOS, DemoSession, ImportedSession};
 
 /// A session on the command line: `work.jsonl`, `demo:coding`.
 #[derive(Clone, Debug)]
@@ -51,7 +51,7 @@ impl SessionSource {
     /// Reads the session into memory.
     pub(crate) fn open(&self) -> Result<ImportedSession, CliError> {
         Ok(match self {
-            SessionSource::File(path) => open_session(path)?,
+            SessionSource::File(path) => import::open_file(&resolve_session(path)?)?,
             SessionSource::Demo(demo) => demo.open()?,
         })
     }
@@ -72,6 +72,17 @@ impl SessionSource {
             SessionSource::File(path) => path.clone(),
             SessionSource::Demo(_) => PathBuf::new(),
         }
+    }
+
+    /// The files of these sessions; none for a demo. One that is missing keeps its name.
+    pub(crate) fn files(sources: &[SessionSource]) -> Vec<PathBuf> {
+        let file = |source: &SessionSource| match source {
+            SessionSource::File(named) => {
+                Some(resolve_session(named).unwrap_or_else(|_| named.clone()))
+            }
+            SessionSource::Demo(_) => None,
+        };
+        sources.iter().filter_map(file).collect()
     }
 
     /// The options for the model of a recording. The window of a demo overrides the config;

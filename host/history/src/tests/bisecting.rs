@@ -1,7 +1,7 @@
 //! Texts that were lost, and the compaction that lost them.
 
 use super::*;
-use crate::{HistoryError, TextFate, bisect, undo_compaction};
+use crate::{HistoryError, TextFate, bisect, compactions, undo_compaction};
 
 #[test]
 fn the_compaction_that_lost_it_is_named() {
@@ -71,5 +71,47 @@ proptest! {
         undo_compaction(&mut session, Some(by.number as i64)).unwrap();
         let found = bisect(&session, &needle).unwrap();
         prop_assert!(matches!(found.fate, TextFate::InContext { .. }), "{found:?}");
+    }
+}
+
+#[test]
+fn an_entry_is_searched_once_whatever_the_number_of_compactions() {
+    let mut session = memory();
+    for number in 0..30 {
+        turn(&mut session, number, "text");
+        fold(&mut session, 1, "nothing of note");
+    }
+    let searched = std::cell::Cell::new(0);
+    let loss = session.find_newest_loss(|_| {
+        searched.set(searched.get() + 1);
+        false
+    });
+    assert!(loss.is_none());
+    let entries = session.records().len();
+    assert!(searched.get() <= entries, "{} searches of {entries} records", searched.get());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn the_newest_loss_is_that_of_the_transcripts_around_each_compaction(
+        mut session in sessions(), word in "[a-e0-9]", hidden in 0..20_usize,
+    ) {
+        let target = session.records().get(hidden).map(|record| record.id().to_owned());
+        if let Some(target) = target {
+            let edit = json!({ "type": "context_edit", "targetId": target, "replacement": null });
+            session.append(RecordBody::from_value(&edit).unwrap()).unwrap();
+            fold(&mut session, 1, "folded again");
+        }
+        let has = |live: ctxhost_engine_api::transcript::log::TranscriptLog| {
+            live.snapshot().iter().any(|entry| entry.text().contains(&word))
+        };
+        let expected = compactions(&session).into_iter().rev().find(|compaction| {
+            has(session.live_before(&compaction.id).unwrap())
+                && !has(session.live_at(&compaction.id).unwrap())
+        });
+        let found = session.find_newest_loss(|entry| entry.text.contains(&word));
+        prop_assert_eq!(found.map(|record| record.id()), expected.as_ref().map(|it| it.id.as_str()));
     }
 }

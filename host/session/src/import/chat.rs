@@ -11,6 +11,8 @@ use super::transcript::ImportProblem;
 pub(super) struct ChatDocument {
     /// The `system` field of the request body, or `null`.
     pub(super) system: Value,
+    /// The `instructions` field of a request body of the Responses API, or `null`.
+    pub(super) instructions: Value,
     pub(super) model: Option<String>,
     pub(super) tools: Vec<Value>,
     pub(super) messages: Vec<Result<JsonRecord, ImportProblem>>,
@@ -30,24 +32,34 @@ impl ChatDocument {
             return Some(ChatDocument::of(located(text, &messages)));
         }
         let body: ChatBody<'_> = serde_json::from_str(text).ok()?;
-        let messages = located(text, &body.messages);
-        let ChatBody { system, model, tools, .. } = body;
+        let ChatBody { messages, input, system, instructions, model, tools } = body;
+        // The Responses API calls its list of items `input`.
+        let messages = match messages {
+            Some(messages) => messages,
+            None => serde_json::from_str(input?.get()).ok()?,
+        };
+        let messages = located(text, &messages);
         let model = model.as_str().map(str::to_owned);
         let tools = if let Value::Array(tools) = tools { tools } else { Vec::new() };
-        Some(ChatDocument { system, model, tools, messages })
+        Some(ChatDocument { system, instructions, model, tools, messages })
     }
 
     fn of(messages: Vec<Result<JsonRecord, ImportProblem>>) -> ChatDocument {
-        ChatDocument { system: Value::Null, model: None, tools: Vec::new(), messages }
+        let (system, instructions) = (Value::Null, Value::Null);
+        ChatDocument { system, instructions, model: None, tools: Vec::new(), messages }
     }
 }
 
 #[derive(Deserialize)]
 struct ChatBody<'a> {
     #[serde(borrow)]
-    messages: Vec<&'a RawValue>,
+    messages: Option<Vec<&'a RawValue>>,
+    #[serde(borrow)]
+    input: Option<&'a RawValue>,
     #[serde(default)]
     system: Value,
+    #[serde(default)]
+    instructions: Value,
     #[serde(default)]
     model: Value,
     #[serde(default)]
@@ -98,6 +110,13 @@ mod tests {
             (chat.system, chat.model.as_deref(), chat.tools.len()),
             ("s".into(), Some("m"), 1)
         );
-        assert!(ChatDocument::document(br#"{"input":[]}"#).is_none());
+        for both in
+            [&br#"{"input":[{}],"messages":[{},{}]}"#[..], br#"{"messages":[{},{}],"input":7}"#]
+        {
+            assert_eq!(ChatDocument::document(both).unwrap().messages.len(), 2);
+        }
+        for neither in [&br#"{"output":[]}"#[..], br#"{"input":"text"}"#, br#"{"messages":null}"#] {
+            assert!(ChatDocument::document(neither).is_none());
+        }
     }
 }

@@ -10,7 +10,6 @@ mod boundary;
 mod branch;
 
 use std::collections::{HashMap, HashSet};
-use std::ops::Range;
 
 use serde_json::Value;
 
@@ -39,7 +38,6 @@ pub(super) fn import(bytes: &[u8]) -> Result<ImportedTranscript, ImportError> {
         replies: HashMap::new(),
         read: HashSet::new(),
         chain: RecordChain::new(&records),
-        messages: HashMap::new(),
         unsummarized: None,
     };
     for (record, _) in records.into_iter().zip(reverted).filter(|(_, is_reverted)| !is_reverted) {
@@ -55,8 +53,6 @@ struct ClaudeCodeReader {
     /// Ids of the records read so far, because a resumed session repeats some.
     read: HashSet<String>,
     chain: RecordChain,
-    /// The messages of each record, by its id.
-    messages: HashMap<String, Range<usize>>,
     /// Index of a compaction whose summary has not come yet.
     unsummarized: Option<usize>,
 }
@@ -92,8 +88,10 @@ impl ClaudeCodeReader {
         // A record without usable content may be repeated with content.
         if self.draft.len() > messages || self.draft.problem_count() == problems {
             let places = reply.map_or(messages..self.draft.len(), |reply| reply..reply + 1);
-            self.messages.extend(uuid.clone().map(|uuid| (uuid, places)));
-            self.read.extend(uuid);
+            if let Some(uuid) = uuid {
+                self.chain.set_messages(&uuid, places);
+                self.read.insert(uuid);
+            }
         }
     }
 
@@ -108,7 +106,7 @@ impl ClaudeCodeReader {
         }
         match record.text("subtype") {
             Some("compact_boundary") => {
-                let compaction = boundary::compaction(record, &self.chain, &self.messages);
+                let compaction = boundary::compaction(record, &self.chain);
                 let place = self.draft.add_compaction(compaction, record.timestamp_ms());
                 self.unsummarized = Some(place);
             }

@@ -5,7 +5,7 @@
 //!
 //! A `compacted` record holds the history that replaced the one before it, or only a summary.
 
-mod item;
+pub(super) mod item;
 mod replacement;
 
 use serde_json::Value;

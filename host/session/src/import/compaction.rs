@@ -1,7 +1,8 @@
 //! Records the compactions of an import as compaction records of the session.
 
 use std::collections::HashMap;
-use std::ops::RangeInclusive;
+use std::ops::Range;
+use std::rc::Rc;
 
 use serde_json::Value;
 
@@ -20,8 +21,8 @@ pub(super) struct CompactionWriter {
     engine: &'static str,
     /// Its version.
     engine_version: String,
-    /// The record of each message so far.
-    records: Vec<String>,
+    /// The number of messages so far.
+    messages: usize,
     /// The entries in context, in order.
     live: Vec<LiveMessage>,
 }
@@ -29,23 +30,30 @@ pub(super) struct CompactionWriter {
 /// An entry in context.
 #[derive(Clone)]
 struct LiveMessage {
-    id: String,
+    id: Rc<str>,
     /// The index of the message; `None` if a compaction inserted it.
     message: Option<usize>,
     /// The text that a compaction inserted or put in place of the message's own.
-    text: Option<String>,
+    text: Option<Rc<str>>,
+}
+
+impl LiveMessage {
+    /// Whether a compaction gave it this text.
+    fn has_text(&self, text: &str) -> bool {
+        self.text.as_deref() == Some(text)
+    }
 }
 
 impl CompactionWriter {
     pub(super) fn new(engine: &'static str, engine_version: String) -> CompactionWriter {
-        CompactionWriter { engine, engine_version, records: Vec::new(), live: Vec::new() }
+        CompactionWriter { engine, engine_version, messages: 0, live: Vec::new() }
     }
 
     /// Adds the record of the next message.
     pub(super) fn add_message(&mut self, id: String) {
-        let message = Some(self.records.len());
-        self.live.push(LiveMessage { id: id.clone(), message, text: None });
-        self.records.push(id);
+        let message = Some(self.messages);
+        self.live.push(LiveMessage { id: id.into(), message, text: None });
+        self.messages += 1;
     }
 
     /// Appends a compaction to the session. `messages` are those of the import.
@@ -55,14 +63,20 @@ impl CompactionWriter {
         compaction: ImportedCompaction,
         messages: &[Value],
     ) -> Result<(), SessionError> {
-        let items = self.resolve(compaction.items, messages);
-        let texts = items.iter().filter_map(|item| match &item.stored {
-            StoredItem::Insert { text, .. } => Some(text.as_str()),
-            _ => None,
+        let items = if compaction.is_edit {
+            self.resolve_edit(compaction.items)
+        } else {
+            let mut resolver = ContextResolver::new(&self.live);
+            compaction.items.into_iter().for_each(|item| resolver.add(item, messages));
+            resolver.resolved
+        };
+        let texts = items.iter().filter_map(|item| match item {
+            ResolvedItem::Insert { text, .. } => Some(&**text),
+            ResolvedItem::Keep(_) | ResolvedItem::ReplaceText { .. } => None,
         });
         let summary = texts.collect::<Vec<_>>().join("\n\n");
         let first_kept = self.tail_start(&items).map(str::to_owned);
-        let stored = items.iter().map(|item| item.stored.clone()).collect();
+        let stored = items.iter().filter_map(|item| self.stored(item)).collect();
         let details = CompactionDetails {
             ctxhost: RecordedProjection {
                 version: DETAILS_VERSION,
@@ -88,81 +102,69 @@ impl CompactionWriter {
         let first_kept = json_string(first_kept.as_deref().unwrap_or(&id));
         let body = body.with_field("firstKeptEntryId", first_kept);
         session.append_as(id.clone(), body, compaction.timestamp_ms)?;
-        self.live = live_after(&id, items, &self.live);
+        if compaction.is_edit {
+            self.apply_edit(items);
+        } else {
+            self.live = self.live_after(&id, items);
+        }
         Ok(())
     }
 
-    /// The items of the record. A message that is not in context, or out of order, is inserted as text.
-    fn resolve(&self, items: Vec<ImportedItem>, messages: &[Value]) -> Vec<ResolvedItem> {
-        let places = self.live.iter().enumerate();
-        let places: HashMap<usize, usize> =
-            places.filter_map(|(place, live)| Some((live.message?, place))).collect();
-        let mut next = 0;
-        let mut resolved: Vec<ResolvedItem> = Vec::new();
-        for item in items {
-            let (message, new_text) = match item {
-                ImportedItem::Insert { is_reply, text } => {
-                    let is_it = |live: &LiveMessage| {
-                        live.message.is_none() && live.text.as_ref() == Some(&text)
-                    };
-                    // The summary of an earlier compaction stays the entry that it is.
-                    match self.live.iter().skip(next).position(is_it) {
-                        Some(place) => {
-                            next += place + 1;
-                            self.keep(&mut resolved, next - 1, None);
-                        }
-                        None => resolved.push(ResolvedItem::insert(is_reply, text)),
-                    }
-                    continue;
-                }
-                ImportedItem::Keep(message) => (message, None),
-                ImportedItem::ReplaceText { message, text } => (message, Some(text)),
-            };
-            match places.get(&message).filter(|place| **place >= next) {
-                Some(&place) => {
-                    next = place + 1;
-                    self.keep(&mut resolved, place, new_text);
-                }
-                None => resolved.extend(copy_of(messages.get(message), new_text)),
+    /// The items of an edit: all entries in context, some with another text.
+    fn resolve_edit(&self, mut edits: Vec<ImportedItem>) -> Vec<ResolvedItem> {
+        edits.sort_by_key(ImportedItem::replaced_message);
+        // The context has its messages in their order, too.
+        let mut edits = edits.into_iter().peekable();
+        let mut resolved = Vec::new();
+        let mut begin = 0;
+        for (place, live) in self.live.iter().enumerate() {
+            let Some(message) = live.message else { continue };
+            while edits.next_if(|edit| edit.replaced_message() < Some(message)).is_some() {}
+            let edit = edits.next_if(|edit| edit.replaced_message() == Some(message));
+            if let Some(ImportedItem::ReplaceText { text, .. }) = edit
+                && !live.has_text(&text)
+            {
+                resolved.push(ResolvedItem::Keep(begin..place));
+                resolved.push(ResolvedItem::ReplaceText { place, text: text.into() });
+                begin = place + 1;
             }
         }
+        resolved.push(ResolvedItem::Keep(begin..self.live.len()));
+        resolved.retain(|item| !matches!(item, ResolvedItem::Keep(places) if places.is_empty()));
         resolved
     }
 
-    /// Adds a kept entry, joined with the one before it where both are unchanged and adjacent.
-    fn keep(&self, resolved: &mut Vec<ResolvedItem>, place: usize, new_text: Option<String>) {
-        let Some(live) = self.live.get(place) else { return };
-        let id = live.id.clone();
-        // An earlier compaction may have replaced the text already.
-        if let Some(text) = new_text.filter(|text| live.text.as_ref() != Some(text)) {
-            let stored = StoredItem::ReplaceText { retell: id, text };
-            return resolved.push(ResolvedItem { stored, places: Some(place..=place) });
-        }
-        if let Some(ResolvedItem { stored, places: Some(kept) }) = resolved.last_mut()
-            && *kept.end() + 1 == place
-        {
-            let first = match stored {
-                StoredItem::Keep { keep: first }
-                | StoredItem::KeepRange { keep_range: (first, _) } => Some(std::mem::take(first)),
-                _ => None,
-            };
-            if let Some(first) = first {
-                *stored = StoredItem::KeepRange { keep_range: (first, id) };
-                *kept = *kept.start()..=place;
-                return;
+    fn apply_edit(&mut self, items: Vec<ResolvedItem>) {
+        for item in items {
+            if let ResolvedItem::ReplaceText { place, text } = item
+                && let Some(live) = self.live.get_mut(place)
+            {
+                live.text = Some(text);
             }
         }
-        let stored = StoredItem::Keep { keep: id };
-        resolved.push(ResolvedItem { stored, places: Some(place..=place) });
+    }
+
+    /// An item as it is recorded.
+    fn stored(&self, item: &ResolvedItem) -> Option<StoredItem> {
+        let id = |place: usize| Some(self.live.get(place)?.id.to_string());
+        Some(match item {
+            ResolvedItem::Keep(places) => match (id(places.start)?, id(places.end - 1)?) {
+                (first, last) if first == last => StoredItem::Keep { keep: first },
+                keep_range => StoredItem::KeepRange { keep_range },
+            },
+            ResolvedItem::ReplaceText { place, text } => {
+                StoredItem::ReplaceText { retell: id(*place)?, text: text.to_string() }
+            }
+            ResolvedItem::Insert { role, text } => {
+                StoredItem::Insert { insert: *role, text: text.to_string() }
+            }
+        })
     }
 
     /// The first record of a kept tail, for Pi: it must be unchanged and reach to the end of the context.
     fn tail_start(&self, items: &[ResolvedItem]) -> Option<&str> {
-        let last = items.last()?;
-        let is_whole =
-            matches!(last.stored, StoredItem::Keep { .. } | StoredItem::KeepRange { .. });
-        let places = last.places.as_ref().filter(|_| is_whole)?;
-        if *places.end() + 1 != self.live.len() {
+        let Some(ResolvedItem::Keep(places)) = items.last() else { return None };
+        if places.end != self.live.len() {
             return None;
         }
         let mut tail = self.live.get(places.clone())?.iter().rev();
@@ -170,53 +172,141 @@ impl CompactionWriter {
         let start = tail.by_ref().take_while(|live| live.message.is_some()).last()?;
         Some(&start.id)
     }
-}
 
-/// An item, and the positions in context that it covers; `None` for an inserted message.
-struct ResolvedItem {
-    stored: StoredItem,
-    places: Option<RangeInclusive<usize>>,
-}
-
-impl ResolvedItem {
-    fn insert(is_reply: bool, text: String) -> ResolvedItem {
-        let insert = if is_reply { InsertRole::Assistant } else { InsertRole::User };
-        ResolvedItem { stored: StoredItem::Insert { insert, text }, places: None }
+    /// The entries in context after the compaction with this id.
+    fn live_after(&self, id: &str, items: Vec<ResolvedItem>) -> Vec<LiveMessage> {
+        let mut after = Vec::new();
+        let mut inserted = 0;
+        for item in items {
+            match item {
+                ResolvedItem::Insert { text, .. } => {
+                    let id = insert_id(id, inserted).into();
+                    after.push(LiveMessage { id, message: None, text: Some(text) });
+                    inserted += 1;
+                }
+                ResolvedItem::Keep(places) => {
+                    after.extend_from_slice(self.live.get(places).unwrap_or_default());
+                }
+                ResolvedItem::ReplaceText { place, text } => {
+                    let kept = self.live.get(place).cloned();
+                    after.extend(kept.map(|kept| LiveMessage { text: Some(text), ..kept }));
+                }
+            }
+        }
+        after
     }
 }
 
-/// The text of a message that the agent kept although it was not in its context any more.
-fn copy_of(message: Option<&Value>, new_text: Option<String>) -> Option<ResolvedItem> {
+/// An item of a compaction; places are those in the context before it.
+enum ResolvedItem {
+    Keep(Range<usize>),
+    ReplaceText { place: usize, text: Rc<str> },
+    Insert { role: InsertRole, text: Rc<str> },
+}
+
+/// Finds what an agent kept among the entries in context.
+struct ContextResolver<'a> {
+    live: &'a [LiveMessage],
+    /// Each message in context with its place, both ascending.
+    places: Vec<(usize, usize)>,
+    /// The places of the inserted messages with each text.
+    inserted: HashMap<&'a str, Vec<usize>>,
+    /// The first place that an item may still name.
+    next: usize,
+    resolved: Vec<ResolvedItem>,
+}
+
+impl<'a> ContextResolver<'a> {
+    fn new(live: &'a [LiveMessage]) -> ContextResolver<'a> {
+        let mut places = Vec::new();
+        let mut inserted: HashMap<&str, Vec<usize>> = HashMap::new();
+        for (place, live) in live.iter().enumerate() {
+            match (live.message, &live.text) {
+                (Some(message), _) => places.push((message, place)),
+                (None, Some(text)) => inserted.entry(text).or_default().push(place),
+                (None, None) => {}
+            }
+        }
+        ContextResolver { live, places, inserted, next: 0, resolved: Vec::new() }
+    }
+
+    fn add(&mut self, item: ImportedItem, messages: &[Value]) {
+        match item {
+            ImportedItem::Keep(kept) => {
+                let mut at = self.places.partition_point(|(message, _)| *message < kept.start);
+                for message in kept {
+                    let known = self.places.get(at).filter(|(known, _)| *known == message);
+                    let place = known.map(|(_, place)| *place);
+                    at += usize::from(place.is_some());
+                    self.add_message(place, messages.get(message), None);
+                }
+            }
+            ImportedItem::ReplaceText { message, text } => {
+                let at = self.places.partition_point(|(known, _)| *known < message);
+                let known = self.places.get(at).filter(|(known, _)| *known == message);
+                let place = known.map(|(_, place)| *place);
+                self.add_message(place, messages.get(message), Some(text));
+            }
+            ImportedItem::Insert { is_reply, text } => self.insert(is_reply, text),
+        }
+    }
+
+    /// Adds a message of the history. One that is not in context, or out of order, is inserted as text.
+    fn add_message(
+        &mut self,
+        place: Option<usize>,
+        message: Option<&Value>,
+        new_text: Option<String>,
+    ) {
+        let Some(place) = place.filter(|place| *place >= self.next) else {
+            if let Some((is_reply, text)) = copy_of(message, new_text) {
+                self.insert(is_reply, text);
+            }
+            return;
+        };
+        self.next = place + 1;
+        // An earlier compaction may have replaced the text already.
+        let changed = |text: &String| !self.live.get(place).is_some_and(|live| live.has_text(text));
+        match new_text.filter(changed) {
+            Some(text) => {
+                self.resolved.push(ResolvedItem::ReplaceText { place, text: text.into() });
+            }
+            None => self.keep(place),
+        }
+    }
+
+    /// Adds a message of the agent. The summary of an earlier compaction stays the entry that it is.
+    fn insert(&mut self, is_reply: bool, text: String) {
+        let known = self.inserted.get(text.as_str());
+        let ahead = known.and_then(|places| {
+            places.get(places.partition_point(|place| *place < self.next)).copied()
+        });
+        match ahead {
+            Some(place) => {
+                self.next = place + 1;
+                self.keep(place);
+            }
+            None => {
+                let role = if is_reply { InsertRole::Assistant } else { InsertRole::User };
+                self.resolved.push(ResolvedItem::Insert { role, text: text.into() });
+            }
+        }
+    }
+
+    fn keep(&mut self, place: usize) {
+        match self.resolved.last_mut() {
+            Some(ResolvedItem::Keep(kept)) if kept.end == place => kept.end = place + 1,
+            _ => self.resolved.push(ResolvedItem::Keep(place..place + 1)),
+        }
+    }
+}
+
+/// The text of a message that the agent kept although it was not in its context any more, and whether the
+/// model sees it as its own.
+fn copy_of(message: Option<&Value>, new_text: Option<String>) -> Option<(bool, String)> {
     let message = message?;
     let text =
         new_text.unwrap_or_else(|| joined_text(message.get("content").unwrap_or(&Value::Null)));
     let is_reply = block::string(message, "role") == Some("assistant");
-    (!text.is_empty()).then(|| ResolvedItem::insert(is_reply, text))
-}
-
-/// The entries in context after a compaction.
-fn live_after(id: &str, items: Vec<ResolvedItem>, live: &[LiveMessage]) -> Vec<LiveMessage> {
-    let mut after = Vec::new();
-    let mut inserted = 0;
-    for item in items {
-        match item.places {
-            None => {
-                let StoredItem::Insert { text, .. } = item.stored else { continue };
-                let id = insert_id(id, inserted);
-                after.push(LiveMessage { id, message: None, text: Some(text) });
-                inserted += 1;
-            }
-            Some(places) => {
-                let kept = live.get(places).unwrap_or_default().iter().cloned();
-                let text = match item.stored {
-                    StoredItem::ReplaceText { text, .. } => Some(text),
-                    _ => None,
-                };
-                after.extend(
-                    kept.map(|live| LiveMessage { text: text.clone().or(live.text), ..live }),
-                );
-            }
-        }
-    }
-    after
+    (!text.is_empty()).then_some((is_reply, text))
 }

@@ -32,8 +32,12 @@ pub(super) struct ImportDraft {
     imported: ImportedTranscript,
     tools: Vec<Value>,
     tool_names: HashMap<String, String>,
-    /// Ids of the calls with a result.
-    answered: HashSet<String>,
+    /// The results of each call, by its id.
+    results: HashMap<String, Vec<usize>>,
+    /// The results that were cleared since the newest compaction that was no edit.
+    cleared: HashSet<usize>,
+    /// The index of that compaction.
+    newest_whole: Option<usize>,
     newest_ms: Option<i64>,
 }
 
@@ -67,7 +71,9 @@ impl ImportDraft {
             imported: ImportedTranscript::default(),
             tools: Vec::new(),
             tool_names: HashMap::new(),
-            answered: HashSet::new(),
+            results: HashMap::new(),
+            cleared: HashSet::new(),
+            newest_whole: None,
             newest_ms: None,
         }
     }
@@ -225,7 +231,8 @@ impl ImportDraft {
         }
         // The call first: some agents write a display name into the result.
         let tool = self.tool_names.get(&result.call_id).cloned().or(result.tool);
-        self.answered.insert(result.call_id.clone());
+        let place = self.len();
+        self.results.entry(result.call_id.clone()).or_default().push(place);
         let message = json!({
             "role": "toolResult",
             "toolCallId": result.call_id,
@@ -238,14 +245,30 @@ impl ImportDraft {
 
     /// Whether a call has a result.
     pub(super) fn has_result(&self, call_id: &str) -> bool {
-        self.answered.contains(call_id)
+        self.results.contains_key(call_id)
     }
 
     /// Removes the messages from an index on, and the compactions after it.
     pub(super) fn truncate(&mut self, place: usize) {
-        self.imported.messages.truncate(place);
+        for removed in self.imported.messages.drain(place.min(self.imported.messages.len())..) {
+            let call_id = block::string(&removed.message, "toolCallId").unwrap_or_default();
+            if let Some(results) = self.results.get_mut(call_id) {
+                results.retain(|result| *result < place);
+                if results.is_empty() {
+                    self.results.remove(call_id);
+                }
+            }
+        }
         // A compaction of what the user took back is taken back as well.
-        self.imported.compactions.retain(|compaction| compaction.at <= place);
+        let compactions = &mut self.imported.compactions;
+        let known = compactions.len();
+        compactions.truncate(compactions.partition_point(|compaction| compaction.at <= place));
+        if compactions.len() < known {
+            self.newest_whole = compactions.iter().rposition(|compaction| !compaction.is_edit);
+            let since = self.newest_whole.map_or(0, |newest| newest + 1);
+            let edits = compactions.iter().skip(since).flat_map(|edit| &edit.items);
+            self.cleared = edits.filter_map(ImportedItem::replaced_message).collect();
+        }
     }
 
     /// A message by its index.
@@ -262,6 +285,10 @@ impl ImportDraft {
     ) -> usize {
         let timestamp_ms = known_ms.or(self.newest_ms).unwrap_or_default();
         let at = self.len();
+        if !compaction.is_edit {
+            self.cleared.clear();
+            self.newest_whole = Some(self.imported.compactions.len());
+        }
         self.imported.compactions.push(ImportedCompaction { at, timestamp_ms, ..compaction });
         self.imported.compactions.len() - 1
     }
@@ -274,37 +301,59 @@ impl ImportDraft {
         self.imported.compactions.get_mut(place)
     }
 
-    /// The context of the agent now: what the newest compaction left, and the messages since.
-    pub(super) fn context(&self) -> Vec<ImportedItem> {
-        let (items, since) = match self.imported.compactions.last() {
-            Some(newest) => (newest.items.clone(), newest.at),
-            None => (Vec::new(), 0),
+    /// The messages in the context of the agent now: what the newest compaction left, and those since.
+    pub(super) fn context(&self) -> Vec<usize> {
+        let (items, since) = self.newest_context();
+        let kept = items.iter().flat_map(|item| match item {
+            ImportedItem::Keep(messages) => messages.clone(),
+            ImportedItem::ReplaceText { message, .. } => *message..message + 1,
+            ImportedItem::Insert { .. } => 0..0,
+        });
+        kept.chain(since..self.len()).collect()
+    }
+
+    /// The items that the newest compaction left, and the number of messages before it.
+    fn newest_context(&self) -> (&[ImportedItem], usize) {
+        let newest = self.newest_whole.and_then(|place| self.imported.compactions.get(place));
+        newest.map_or((&[], 0), |newest| (newest.items.as_slice(), newest.at))
+    }
+
+    /// Whether the context has a message with its own text.
+    fn is_in_context(&self, message: usize) -> bool {
+        let (items, since) = self.newest_context();
+        let keeps = |item: &ImportedItem| match item {
+            ImportedItem::Keep(messages) => messages.contains(&message),
+            _ => false,
         };
-        items.into_iter().chain((since..self.len()).map(ImportedItem::Keep)).collect()
+        !self.cleared.contains(&message) && (message >= since || items.iter().any(keeps))
     }
 
     /// Records that the agent cleared the results of these calls and shows `text` in their place.
     /// Clearings without a message between them are one compaction. Results that are unknown or no
     /// longer in its context are skipped.
     pub(super) fn clear_results(&mut self, call_ids: &[String], text: &str, known_ms: Option<i64>) {
-        let mut is_changed = false;
-        let mut items = self.context();
-        for item in &mut items {
-            let ImportedItem::Keep(message) = *item else { continue };
-            let call_id = self.message(message).and_then(|m| block::string(m, "toolCallId"));
-            if call_id.is_some_and(|id| call_ids.iter().any(|cleared| cleared == id)) {
-                *item = ImportedItem::ReplaceText { message, text: text.to_owned() };
-                is_changed = true;
+        let results = call_ids.iter().filter_map(|id| self.results.get(id)).flatten().copied();
+        let messages: Vec<usize> = results.filter(|result| self.is_in_context(*result)).collect();
+        let mut edits = Vec::new();
+        for message in messages {
+            // Once, even if its call is named twice.
+            if self.cleared.insert(message) {
+                edits.push(ImportedItem::ReplaceText { message, text: text.to_owned() });
             }
         }
         let at = self.len();
         match self.imported.compactions.last_mut() {
-            _ if !is_changed => {}
+            _ if edits.is_empty() => {}
             // Agents clear results one by one; that is one step of the history and not fifty.
-            Some(newest) if newest.at == at && newest.trigger == PRUNE => newest.items = items,
+            Some(newest) if newest.at == at && newest.is_edit => newest.items.extend(edits),
             _ => {
                 let trigger = PRUNE.to_owned();
-                let compaction = ImportedCompaction { items, trigger, ..Default::default() };
+                let compaction = ImportedCompaction {
+                    items: edits,
+                    is_edit: true,
+                    trigger,
+                    ..ImportedCompaction::default()
+                };
                 self.add_compaction(compaction, known_ms);
             }
         }

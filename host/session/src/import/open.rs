@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::compaction::CompactionWriter;
 use super::detect::detect;
+use super::json_lines::strip_bom;
 use super::transcript::{ImportError, ImportFormat, ImportProblem, ImportedTranscript};
 use super::{anthropic, claude_code, codex, gemini_cli, openai, opencode};
 use crate::{RecordBody, Session, SessionError, SessionHeader};
@@ -161,7 +162,7 @@ fn several_sessions(path: &Path) -> io::Error {
 pub fn open_bytes(name: &str, bytes: &[u8]) -> Result<ImportedSession, ImportOpenError> {
     let unusable = |source| ImportOpenError::Recording { path: name.into(), source };
     match detect(bytes).map_err(unusable)? {
-        ImportFormat::Pi => Ok(open_pi(name, bytes)?),
+        ImportFormat::Pi => Ok(open_pi(name, strip_bom(bytes))?),
         format => Ok(open_foreign(format, import_messages(format, bytes).map_err(unusable)?)?),
     }
 }

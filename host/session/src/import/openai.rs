@@ -1,30 +1,66 @@
-//! Import of OpenAI chat completions messages. Codex uses some of the content parts too.
+//! Import of OpenAI messages: of chat completions, or items of the Responses API.
+//!
+//! A reply of the Responses API is a sequence of items: reasoning, text and calls. They become one message.
 
 use serde_json::Value;
 
 use super::block::{self, joined_text, kind, string};
 use super::chat::ChatDocument;
+use super::codex::item::{self, RolloutItem};
 use super::draft::{ImportDraft, ImportedReply, ImportedResult};
 use super::json_lines::JsonRecord;
 use super::transcript::{ImportError, ImportFormat, ImportedTranscript};
 
 pub(super) const PROVIDER: &str = "openai";
 const API: &str = "openai-completions";
+const ITEMS_API: &str = "openai-responses";
 
 /// Imports a list of messages, a request body, or one message per line.
 pub(super) fn import(bytes: &[u8]) -> Result<ImportedTranscript, ImportError> {
     let chat = ChatDocument::read(bytes);
-    let mut draft = ImportDraft::new(ImportFormat::OpenAi, PROVIDER, API);
+    let has_items = chat.messages.iter().flatten().any(is_item);
+    let api = if has_items { ITEMS_API } else { API };
+    let mut draft = ImportDraft::new(ImportFormat::OpenAi, PROVIDER, api);
     draft.set_tools(chat.tools);
     if let Some(model) = chat.model {
         draft.set_model(&model);
     }
+    if let Some(instructions) = chat.instructions.as_str().filter(|text| !text.is_empty()) {
+        draft.add_system(instructions.into(), None);
+    }
     for message in chat.messages {
-        if let Some(message) = draft.accept(message) {
+        let Some(message) = draft.accept(message) else { continue };
+        // A list of items may also have messages in the short form, without a type.
+        if has_items && message.text("type").is_some() {
+            add_item(&mut draft, message);
+        } else {
             add(&mut draft, message);
         }
     }
     draft.finish()
+}
+
+/// Whether the record is an item of the Responses API that is no message.
+fn is_item(record: &JsonRecord) -> bool {
+    let has_type = |of: &str| of == "reasoning" || of.ends_with("_call") || of.ends_with("_output");
+    record.text("role").is_none() && record.text("type").is_some_and(has_type)
+}
+
+fn add_item(draft: &mut ImportDraft, written: JsonRecord) {
+    let (line, known_ms) = (written.line, written.timestamp_ms());
+    match item::read_item(draft, line, Value::Object(written.fields)) {
+        RolloutItem::System(text) => draft.add_system(text, known_ms),
+        RolloutItem::User(blocks) => draft.add_user(line, blocks, known_ms),
+        RolloutItem::Result(result) => draft.add_result(result, known_ms),
+        RolloutItem::Reply(blocks) => {
+            let part = ImportedReply { blocks, ..ImportedReply::default() };
+            if draft.newest_role() == "assistant" {
+                return draft.extend_reply(draft.len() - 1, part);
+            }
+            draft.add_reply(line, part, known_ms);
+        }
+        RolloutItem::Nothing => {}
+    }
 }
 
 fn add(draft: &mut ImportDraft, mut message: JsonRecord) {

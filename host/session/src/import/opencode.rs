@@ -8,6 +8,7 @@ mod database;
 mod parts;
 mod storage;
 
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -60,8 +61,12 @@ struct SessionDocument {
 /// Imports a session.
 pub(super) fn import(bytes: &[u8]) -> Result<ImportedTranscript, ImportError> {
     let draft = ImportDraft::new(ImportFormat::OpenCode, PROVIDER, API);
-    let mut reader =
-        SessionReader { draft, begins: Vec::new(), markers: Vec::new(), cleared: Vec::new() };
+    let mut reader = SessionReader {
+        draft,
+        begins: HashMap::new(),
+        markers: HashMap::new(),
+        cleared: BTreeSet::new(),
+    };
     let document: SessionDocument = serde_json::from_slice(bytes).unwrap_or_default();
     let info = &document.info;
     reader.draft.identify(string(info, "id"), string(info, "directory"));
@@ -111,15 +116,14 @@ impl StoredMessage {
 struct SessionReader {
     draft: ImportDraft,
     /// The index at which each message begins, by its id.
-    begins: Vec<(String, usize)>,
+    begins: HashMap<String, usize>,
     /// Messages that asked for a compaction, with the first message that stays.
-    markers: Vec<CompactionMarker>,
-    /// Cleared results: when, and of which call.
-    cleared: Vec<(i64, String)>,
+    markers: HashMap<String, CompactionMarker>,
+    /// Results that are cleared later: when, and of which call.
+    cleared: BTreeSet<(i64, String)>,
 }
 
 struct CompactionMarker {
-    id: String,
     trigger: &'static str,
     /// The id of the first message that stays.
     tail: Option<String>,
@@ -131,13 +135,12 @@ impl SessionReader {
         let known_ms = created_ms(&info);
         self.clear_until(known_ms.unwrap_or(i64::MIN));
         let id = string(&info, "id").unwrap_or_default().to_owned();
-        self.begins.push((id.clone(), self.draft.len()));
+        self.begins.entry(id.clone()).or_insert(self.draft.len());
         match string(&info, "role") {
             Some("user") => {
                 if let Some(marker) = parts.iter().find(|part| kind(part) == "compaction") {
                     let is_auto = marker.get("auto").and_then(Value::as_bool) == Some(true);
-                    self.markers.push(CompactionMarker {
-                        id,
+                    self.markers.entry(id).or_insert_with(|| CompactionMarker {
                         trigger: if is_auto { "auto" } else { "manual" },
                         tail: string(marker, "tail_start_id").map(str::to_owned),
                     });
@@ -196,18 +199,16 @@ impl SessionReader {
             return self.draft.add_user(line, vec![block::text(text)], known_ms);
         }
         let parent = string(info, "parentID");
-        let marker = self.markers.iter().find(|marker| Some(marker.id.as_str()) == parent);
+        let marker = parent.and_then(|parent| self.markers.get(parent));
         let tail = marker.and_then(|marker| marker.tail.as_deref());
-        let begin = tail.and_then(|tail| {
-            let found = self.begins.iter().find(|(id, _)| id == tail);
-            found.map(|(_, begin)| *begin)
-        });
+        let begin = tail.and_then(|tail| self.begins.get(tail).copied());
         let kept = begin.map_or(0..0, |begin| begin..self.draft.len());
-        let summary = ImportedItem::Insert { is_reply: true, text };
+        let mut items = vec![ImportedItem::Insert { is_reply: true, text }];
+        ImportedItem::keep(&mut items, kept);
         let counted = info.get("tokens").unwrap_or(&Value::Null);
         let cache = counted.get("cache").unwrap_or(&Value::Null);
         let compaction = ImportedCompaction {
-            items: std::iter::once(summary).chain(kept.map(ImportedItem::Keep)).collect(),
+            items,
             trigger: marker.map_or("", |marker| marker.trigger).to_owned(),
             // The request for the summary held the whole context.
             tokens_before: tokens(counted, "input")
@@ -220,16 +221,15 @@ impl SessionReader {
 
     /// Records the results that were cleared before this time.
     fn clear_until(&mut self, now_ms: i64) {
-        let mut due: Vec<(i64, String)> = Vec::new();
-        self.cleared.retain(|cleared| {
-            let is_due = cleared.0 < now_ms;
-            due.extend(is_due.then(|| cleared.clone()));
-            !is_due
-        });
-        due.sort();
-        let calls: Vec<String> = due.iter().map(|(_, call_id)| call_id.clone()).collect();
-        if let Some((cleared_ms, _)) = due.last() {
-            self.draft.clear_results(&calls, CLEARED_RESULT, Some(*cleared_ms));
+        let (mut calls, mut cleared_ms) = (Vec::new(), None);
+        while self.cleared.first().is_some_and(|(due_ms, _)| *due_ms < now_ms) {
+            if let Some((due_ms, call_id)) = self.cleared.pop_first() {
+                calls.push(call_id);
+                cleared_ms = Some(due_ms);
+            }
+        }
+        if !calls.is_empty() {
+            self.draft.clear_results(&calls, CLEARED_RESULT, cleared_ms);
         }
     }
 }

@@ -193,6 +193,16 @@ fn a_compressed_recording_is_read() {
 }
 
 #[test]
+fn a_pi_session_with_a_byte_order_mark_is_read() {
+    let header =
+        r#"{"type":"session","version":3,"id":"s","timestamp":"2026-11-21T01:41:21.054Z"}"#;
+    let record = r#"{"type":"message","id":"a","parentId":null,"timestamp":"2026-11-21T01:41:21.054Z","message":{"role":"user","content":"hi"}}"#;
+    let text = format!("\u{FEFF}{header}\n{record}\n");
+    let opened = super::open_bytes("s", text.as_bytes()).unwrap();
+    assert_eq!((opened.session.live(0).len(), opened.problems), (1, vec![]));
+}
+
+#[test]
 fn fixtures_of_pi_are_detected() {
     let Some(folder) = fixtures() else { return };
     for (name, bytes) in files(folder.join("pi")) {

@@ -1,6 +1,7 @@
 //! The result of an import: formats, messages, problems and errors.
 
 use std::fmt;
+use std::ops::Range;
 
 use serde_json::Value;
 
@@ -17,7 +18,7 @@ pub enum ImportFormat {
     GeminiCli,
     /// A session of opencode: the session file of its storage, or an export.
     OpenCode,
-    /// Messages of the OpenAI chat completions API.
+    /// Messages of the OpenAI chat completions API, or items of the Responses API.
     OpenAi,
     /// Messages of the Anthropic API.
     Anthropic,
@@ -91,8 +92,11 @@ pub struct ImportedMessage {
 pub struct ImportedCompaction {
     /// The number of messages before it.
     pub at: usize,
-    /// The context afterwards, in order.
+    /// The context afterwards, in order; of an edit, the changed messages only.
     pub items: Vec<ImportedItem>,
+    /// Whether all other messages of the context stay as they are. An agent may clear results one by one, so a
+    /// whole context for each would grow with the square of the recording.
+    pub is_edit: bool,
     /// `auto` or `manual`; `prune` if it cleared tool results only, `rollback` if a cancelled request was
     /// taken back; empty if unknown.
     pub trigger: String,
@@ -107,8 +111,8 @@ pub struct ImportedCompaction {
 /// One message of the context after a compaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ImportedItem {
-    /// A message of the history, by its index.
-    Keep(usize),
+    /// Messages of the history, by their indexes.
+    Keep(Range<usize>),
     /// A message of the history with another text.
     ReplaceText {
         /// Its index.
@@ -123,6 +127,25 @@ pub enum ImportedItem {
         /// The text.
         text: String,
     },
+}
+
+impl ImportedItem {
+    /// The message that gets another text.
+    pub(super) fn replaced_message(&self) -> Option<usize> {
+        match self {
+            ImportedItem::ReplaceText { message, .. } => Some(*message),
+            ImportedItem::Keep(_) | ImportedItem::Insert { .. } => None,
+        }
+    }
+
+    /// Adds messages that stay, joined with those before them.
+    pub(super) fn keep(items: &mut Vec<ImportedItem>, messages: Range<usize>) {
+        match items.last_mut() {
+            _ if messages.is_empty() => {}
+            Some(ImportedItem::Keep(kept)) if kept.end == messages.start => kept.end = messages.end,
+            _ => items.push(ImportedItem::Keep(messages)),
+        }
+    }
 }
 
 /// Something in a recording that could not be read.

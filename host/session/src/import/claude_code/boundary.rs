@@ -1,6 +1,6 @@
 //! Reads the compaction records of a Claude Code session: what stays, and which results were cleared.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::HashMap;
 use std::ops::Range;
 
 use serde_json::Value;
@@ -9,49 +9,78 @@ use super::super::block::{string, tokens};
 use super::super::json_lines::JsonRecord;
 use super::super::transcript::{ImportedCompaction, ImportedItem};
 
-/// The parent of each record, by id.
+/// The records with their parents, by their places.
 pub(super) struct RecordChain {
-    parents: HashMap<String, String>,
+    places: HashMap<String, usize>,
+    parents: Vec<Option<usize>>,
+    /// The messages of each record.
+    messages: Vec<Range<usize>>,
 }
 
 impl RecordChain {
     pub(super) fn new(records: &[JsonRecord]) -> RecordChain {
-        let links = records.iter().filter_map(|record| {
-            Some((record.text("uuid")?.to_owned(), record.text("parentUuid")?.to_owned()))
-        });
-        RecordChain { parents: links.collect() }
+        let ids = records.iter().enumerate();
+        let ids = ids.filter_map(|(place, record)| Some((record.text("uuid")?.to_owned(), place)));
+        let places: HashMap<String, usize> = ids.collect();
+        let mut parents = vec![None; records.len()];
+        for record in records {
+            let own = record.text("uuid").and_then(|id| places.get(id)).copied();
+            let parent = record.text("parentUuid").and_then(|id| places.get(id)).copied();
+            if let (Some(slot), Some(parent)) = (own.and_then(|own| parents.get_mut(own)), parent) {
+                *slot = Some(parent);
+            }
+        }
+        RecordChain { places, parents, messages: vec![0..0; records.len()] }
     }
 
-    /// The records from `tail` back to `head`; `None` if `head` is not above `tail`.
-    fn segment<'a>(&'a self, head: &'a str, tail: &'a str) -> Option<Vec<&'a str>> {
-        let mut segment = vec![tail];
-        // Damaged links may form a circle.
-        let mut seen = HashSet::from([tail]);
-        let mut at = tail;
-        while at != head {
-            at = self.parents.get(at)?;
-            if !seen.insert(at) {
-                return None;
-            }
-            segment.push(at);
+    /// Sets the messages that a record became.
+    pub(super) fn set_messages(&mut self, id: &str, messages: Range<usize>) {
+        let place = self.places.get(id).copied();
+        if let Some(known) = place.and_then(|place| self.messages.get_mut(place)) {
+            *known = messages;
         }
-        Some(segment)
+    }
+
+    fn messages_of(&self, id: &str) -> Range<usize> {
+        let place = self.places.get(id).copied();
+        place.and_then(|place| self.messages.get(place)).cloned().unwrap_or_default()
+    }
+
+    /// The messages of the records from `tail` back to `head`; `None` if `head` is not above `tail`.
+    fn segment(&self, head: &str, tail: &str) -> Option<Vec<Range<usize>>> {
+        let (head, mut at) = (*self.places.get(head)?, *self.places.get(tail)?);
+        let mut segment: Vec<Range<usize>> = Vec::new();
+        // Damaged links may form a circle, which is longer than all records.
+        for _ in &self.parents {
+            let messages = self.messages.get(at)?;
+            // Joined at once: many boundaries may keep the same long segment.
+            match segment.last_mut() {
+                _ if messages.is_empty() => {}
+                Some(later) if messages.end == later.start => later.start = messages.start,
+                _ => segment.push(messages.clone()),
+            }
+            if at == head {
+                return Some(segment);
+            }
+            at = (*self.parents.get(at)?)?;
+        }
+        None
     }
 }
 
 /// The compaction of a boundary record, still without its summary.
-pub(super) fn compaction(
-    record: &JsonRecord,
-    chain: &RecordChain,
-    messages: &HashMap<String, Range<usize>>,
-) -> ImportedCompaction {
+pub(super) fn compaction(record: &JsonRecord, chain: &RecordChain) -> ImportedCompaction {
     let metadata = record.fields.get("compactMetadata").unwrap_or(&Value::Null);
-    let mut kept: BTreeSet<usize> = BTreeSet::new();
-    for uuid in preserved_records(metadata, chain) {
-        kept.extend(messages.get(uuid).cloned().into_iter().flatten());
+    let mut kept = preserved_messages(metadata, chain);
+    kept.sort_by_key(|messages| messages.start);
+    let (mut items, mut next) = (Vec::new(), 0);
+    for messages in kept {
+        // Two records may be parts of one reply.
+        ImportedItem::keep(&mut items, messages.start.max(next)..messages.end);
+        next = next.max(messages.end);
     }
     ImportedCompaction {
-        items: kept.into_iter().map(ImportedItem::Keep).collect(),
+        items,
         trigger: string(metadata, "trigger").unwrap_or_default().to_owned(),
         tokens_before: tokens(metadata, "preTokens"),
         tokens_after: tokens(metadata, "postTokens"),
@@ -59,14 +88,14 @@ pub(super) fn compaction(
     }
 }
 
-/// The ids of the records that stay: a list, or the ends of a chain.
-fn preserved_records<'a>(metadata: &'a Value, chain: &'a RecordChain) -> Vec<&'a str> {
+/// The messages of the records that stay: a list, or the ends of a chain.
+fn preserved_messages(metadata: &Value, chain: &RecordChain) -> Vec<Range<usize>> {
     let listed = metadata.get("preservedMessages").and_then(|preserved| {
         // `allUuids` also names records that the model does not see.
         preserved.get("uuids").or_else(|| preserved.get("allUuids"))?.as_array()
     });
     if let Some(listed) = listed {
-        return listed.iter().filter_map(Value::as_str).collect();
+        return listed.iter().filter_map(Value::as_str).map(|id| chain.messages_of(id)).collect();
     }
     let segment = metadata.get("preservedSegment");
     let ends = segment.and_then(|s| string(s, "headUuid").zip(string(s, "tailUuid")));

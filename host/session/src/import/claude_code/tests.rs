@@ -128,6 +128,7 @@ fn a_boundary_with_its_summary_is_a_compaction() {
     assert_eq!(texts(&imported), ["go", "done", "next"]);
     let expected = ImportedCompaction {
         at: 2,
+        is_edit: false,
         items: vec![insert("so far")],
         trigger: "auto".into(),
         tokens_before: 900,
@@ -157,7 +158,7 @@ fn preserved_messages_stay_by_list_and_by_segment() {
         let end = [boundary("b", "a3", metadata), summary.clone()];
         of(&[&talk[..], &end].concat()).compactions[0].items.clone()
     };
-    let expected = [insert("so far"), ImportedItem::Keep(2), ImportedItem::Keep(3)];
+    let expected = [insert("so far"), ImportedItem::Keep(2..4)];
     let listed =
         json!({ "preservedMessages": { "anchorUuid": "s", "uuids": ["a3", "u2", "gone"] } });
     assert_eq!(kept(listed), expected);
@@ -195,7 +196,7 @@ fn cleared_results_keep_their_text_in_the_history() {
     for imported in [marked, of(&[&talk[..], &[boundary]].concat())] {
         assert_eq!(texts(&imported), ["go", "", "port 5433 is open"]);
         assert_eq!(imported.compactions[0].trigger, "prune");
-        assert_eq!(imported.compactions[0].items[2], expected);
+        assert_eq!(imported.compactions[0].items, std::slice::from_ref(&expected));
     }
     let only_marker =
         of(&[&talk[..2], &[result("r", "[Old tool result content cleared]")]].concat());
@@ -276,4 +277,48 @@ fn what_is_wrong_is_noted_with_its_line() {
     let imported = import_messages(ImportFormat::ClaudeCode, text.as_bytes()).unwrap();
     let lines: Vec<u64> = imported.problems.iter().map(|problem| problem.line).collect();
     assert_eq!((texts(&imported), lines), (vec!["go".to_owned()], vec![2, 3, 4, 5, 6]));
+}
+
+#[test]
+fn results_that_are_cleared_one_by_one_are_recorded_one_by_one() {
+    let count = 300;
+    let talk = (0..count).flat_map(|n| {
+        let call =
+            json!({ "type": "tool_use", "id": format!("c{n}"), "name": "Read", "input": {} });
+        let result =
+            json!([{ "type": "tool_result", "tool_use_id": format!("c{n}"), "content": "text" }]);
+        let metadata = json!({ "compactedToolIds": [format!("c{n}")] });
+        let cleared = json!({ "type": "system", "subtype": "microcompact_boundary",
+                              "uuid": format!("m{n}"), "microcompactMetadata": metadata });
+        let (ask, answer) = (format!("u{n}"), format!("a{n}"));
+        [
+            user(&ask, None, "go"),
+            reply(&answer, &ask, &answer, call),
+            user(&format!("r{n}"), Some(&answer), result),
+            cleared,
+        ]
+    });
+    let imported = of(&talk.collect::<Vec<_>>());
+    assert_eq!(imported.compactions.len(), count);
+    let items: usize = imported.compactions.iter().map(|compaction| compaction.items.len()).sum();
+    assert_eq!(items, count, "the whole context of each would be {} items", count * count * 3 / 2);
+}
+
+#[test]
+fn a_long_segment_that_stays_is_one_item() {
+    let count = 200;
+    let mut records = vec![user("u0", None, "go")];
+    for n in 0..count {
+        records.push(user(&format!("u{}", n + 1), Some(&format!("u{n}")), "next"));
+        let segment = json!({ "headUuid": "u0", "tailUuid": format!("u{}", n + 1) });
+        records.push(
+            json!({ "type": "system", "subtype": "compact_boundary", "uuid": format!("b{n}"),
+                             "compactMetadata": { "preservedSegment": segment } }),
+        );
+    }
+    let imported = of(&records);
+    assert_eq!(imported.compactions.len(), count);
+    for (n, compaction) in imported.compactions.iter().enumerate() {
+        assert_eq!(compaction.items, [ImportedItem::Keep(0..n + 2)]);
+    }
 }

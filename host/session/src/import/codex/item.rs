@@ -7,7 +7,7 @@ use super::super::draft::{ImportDraft, ImportedResult};
 use super::super::openai::pi_block;
 
 /// The meaning of an item in a conversation.
-pub(super) enum RolloutItem {
+pub(in super::super) enum RolloutItem {
     System(String),
     User(Vec<Value>),
     /// Blocks of a reply, which may have several items.
@@ -18,7 +18,11 @@ pub(super) enum RolloutItem {
 }
 
 /// Converts an item; problems are added to the draft.
-pub(super) fn read_item(draft: &mut ImportDraft, line: u64, mut item: Value) -> RolloutItem {
+pub(in super::super) fn read_item(
+    draft: &mut ImportDraft,
+    line: u64,
+    mut item: Value,
+) -> RolloutItem {
     match kind(&item) {
         "message" => message(draft, line, item),
         "reasoning" => RolloutItem::Reply(vec![reasoning(&item)]),

@@ -1,5 +1,7 @@
 //! Reads what the context of Codex held after a compaction.
 
+use std::collections::HashMap;
+
 use serde_json::Value;
 
 use super::super::block::{joined_text, string};
@@ -27,27 +29,29 @@ pub(super) fn read_compaction(
 
 /// The items of a replacement history: messages of the context so far, and new ones as text.
 fn replaced_context(draft: &mut ImportDraft, line: u64, history: Vec<Value>) -> Vec<ImportedItem> {
-    let context = kept_messages(draft);
-    let mut items = leading_instructions(draft, &context);
-    let mut next = items.len();
-    for written in history {
-        let (role, content) = match item::read_item(draft, line, written) {
+    let history: Vec<RolloutItem> =
+        history.into_iter().map(|written| item::read_item(draft, line, written)).collect();
+    let context = draft.context();
+    let mut next = instruction_count(draft, &context);
+    let mut items = Vec::new();
+    context.iter().take(next).for_each(|place| keep(&mut items, Some(place)));
+    let places = places_by_content(draft, &context);
+    for item in history {
+        let (role, content) = match item {
             RolloutItem::System(text) => ("system", Value::from(text)),
             RolloutItem::User(blocks) => ("user", Value::from(blocks)),
             RolloutItem::Reply(blocks) => ("assistant", Value::from(blocks)),
             RolloutItem::Result(result) => ("toolResult", Value::from(result.content)),
             RolloutItem::Nothing => continue,
         };
-        let is_it = |place: &usize| {
-            draft.message(*place).is_some_and(|message| {
-                string(message, "role") == Some(role) && message.get("content") == Some(&content)
-            })
-        };
-        let rest = context.get(next..).unwrap_or_default();
-        match rest.iter().position(is_it) {
-            Some(ahead) => {
-                items.extend(rest.get(ahead).copied().map(ImportedItem::Keep));
-                next += ahead + 1;
+        let ahead = places.get(&(role, content.to_string())).and_then(|same| {
+            // In order, and a context may have any number of equal messages.
+            same.get(same.partition_point(|place| *place < next)).copied()
+        });
+        match ahead {
+            Some(place) => {
+                keep(&mut items, context.get(place));
+                next = place + 1;
             }
             // Instructions that stay are in the items already.
             None if role == "system" => {}
@@ -79,26 +83,28 @@ fn text_of(content: &Value) -> String {
 /// The context by the rule of versions that recorded the summary only: instructions, the newest user messages
 /// up to a limit, the summary.
 fn summarized_context(draft: &ImportDraft, summary: String) -> Vec<ImportedItem> {
-    let context = kept_messages(draft);
-    let mut items = leading_instructions(draft, &context);
+    let context = draft.context();
+    let instructions = instruction_count(draft, &context);
+    let mut items = Vec::new();
+    context.iter().take(instructions).for_each(|place| keep(&mut items, Some(place)));
     let mut room = KEPT_USER_CHARS;
     let mut kept = Vec::new();
-    for place in context.iter().skip(items.len()).rev() {
+    for place in context.iter().skip(instructions).rev() {
         let Some(message) = draft.message(*place) else { continue };
         if string(message, "role") != Some("user") || room == 0 {
             continue;
         }
         let text = joined_text(message.get("content").unwrap_or(&Value::Null));
         let chars = text.chars().count();
-        kept.push(if chars <= room {
-            ImportedItem::Keep(*place)
-        } else {
-            ImportedItem::ReplaceText { message: *place, text: cut_middle(&text, chars, room) }
-        });
+        kept.push((*place, (chars > room).then(|| cut_middle(&text, chars, room))));
         room = room.saturating_sub(chars);
     }
-    kept.reverse();
-    items.extend(kept);
+    for (message, cut) in kept.into_iter().rev() {
+        match cut {
+            Some(text) => items.push(ImportedItem::ReplaceText { message, text }),
+            None => keep(&mut items, Some(&message)),
+        }
+    }
     items.push(ImportedItem::Insert { is_reply: false, text: summary });
     items
 }
@@ -111,20 +117,32 @@ fn cut_middle(text: &str, chars: usize, room: usize) -> String {
     format!("{begin}… {} characters truncated …{end}", chars - room)
 }
 
-/// The messages in context that are part of the history.
-fn kept_messages(draft: &ImportDraft) -> Vec<usize> {
-    let items = draft.context().into_iter();
-    let kept = items.filter_map(|item| match item {
-        ImportedItem::Keep(message) | ImportedItem::ReplaceText { message, .. } => Some(message),
-        ImportedItem::Insert { .. } => None,
-    });
-    kept.collect()
+/// The places in a context of each role and content, so that a long history is not searched for each of its
+/// items.
+fn places_by_content<'a>(
+    draft: &'a ImportDraft,
+    context: &[usize],
+) -> HashMap<(&'a str, String), Vec<usize>> {
+    let mut places: HashMap<_, Vec<usize>> = HashMap::new();
+    for (place, message) in context.iter().enumerate() {
+        let Some(message) = draft.message(*message) else { continue };
+        if let (Some(role), Some(content)) = (string(message, "role"), message.get("content")) {
+            places.entry((role, content.to_string())).or_default().push(place);
+        }
+    }
+    places
 }
 
-/// The instructions at the beginning, which every request has.
-fn leading_instructions(draft: &ImportDraft, context: &[usize]) -> Vec<ImportedItem> {
+fn keep(items: &mut Vec<ImportedItem>, message: Option<&usize>) {
+    if let Some(message) = message {
+        ImportedItem::keep(items, *message..message + 1);
+    }
+}
+
+/// The number of instructions at the beginning, which every request has.
+fn instruction_count(draft: &ImportDraft, context: &[usize]) -> usize {
     let is_system = |place: &&usize| {
         draft.message(**place).is_some_and(|m| string(m, "role") == Some("system"))
     };
-    context.iter().take_while(is_system).copied().map(ImportedItem::Keep).collect()
+    context.iter().take_while(is_system).count()
 }

@@ -34,6 +34,7 @@ struct ContextChange {
     /// The number of messages before it.
     at: usize,
     trigger: &'static str,
+    /// Empty if only results were masked.
     context: Vec<ContextItem>,
     /// The new text of results, by the id of their call.
     masked: Vec<(String, String)>,
@@ -49,8 +50,7 @@ impl ChatHistory {
         }
         let place = self.messages.len();
         self.places.insert(id, place);
-        // Notes of the program are not in context.
-        if matches!(record.text("type"), Some("user" | "gemini")) {
+        if is_in_context(&record) {
             self.context.push(ContextItem::Message(place));
         }
         self.messages.push(record);
@@ -61,9 +61,25 @@ impl ChatHistory {
         let Some(place) = self.places.get(id).copied() else { return false };
         self.messages.truncate(place);
         self.places.retain(|_, known| *known < place);
+        let known = self.changes.len();
         self.changes.retain(|change| change.at <= place);
-        self.context.retain(|item| !matches!(item, ContextItem::Message(at) if *at >= place));
+        if self.changes.len() < known {
+            self.restore_context();
+        } else {
+            self.context.retain(|item| !matches!(item, ContextItem::Message(at) if *at >= place));
+        }
         true
+    }
+
+    /// The context of the newest change, and the messages since.
+    fn restore_context(&mut self) {
+        let newest = self.changes.iter().rfind(|change| change.trigger != PRUNE);
+        let (mut context, since) =
+            newest.map_or((Vec::new(), 0), |newest| (newest.context.clone(), newest.at));
+        let messages = self.messages.iter().enumerate().skip(since);
+        let seen = messages.filter(|(_, message)| is_in_context(message));
+        context.extend(seen.map(|(place, _)| ContextItem::Message(place)));
+        self.context = context;
     }
 
     /// Replaces what the model sees.
@@ -73,13 +89,14 @@ impl ChatHistory {
         // At the start, the messages of the list are the chat's own: nothing was replaced by them.
         let is_start = before.is_empty() && self.changes.is_empty();
         let mut next = 0;
+        let mut contents = None;
         for record in messages {
             let id = record.text("id").unwrap_or_default().to_owned();
-            let rest = self.messages.get(next..).unwrap_or_default();
             let known = self.places.get(&id).copied().or_else(|| {
                 // Copies have new ids.
-                let same = rest.iter().position(|message| is_copy(message, &record));
-                same.map(|ahead| next + ahead)
+                let contents = contents.get_or_insert_with(|| self.places_by_content());
+                let same = contents.get(&content_of(&record))?;
+                same.get(same.partition_point(|place| *place < next)).copied()
             });
             match known {
                 Some(place) => {
@@ -89,14 +106,24 @@ impl ChatHistory {
                     context.push(ContextItem::Message(place));
                 }
                 None if is_start => {
+                    let known = self.context.len();
                     self.add_message(record);
-                    context = self.context.clone();
+                    context.extend(self.context.get(known..).unwrap_or_default().iter().cloned());
                     next = self.messages.len();
                 }
                 None => context.extend(text_item(&record)),
             }
         }
         self.replace_context(&before, context, known_ms);
+    }
+
+    /// The places of the messages with each content, in their order.
+    fn places_by_content(&self) -> HashMap<CopiedContent, Vec<usize>> {
+        let mut places: HashMap<CopiedContent, Vec<usize>> = HashMap::new();
+        for (place, message) in self.messages.iter().enumerate() {
+            places.entry(content_of(message)).or_default().push(place);
+        }
+        places
     }
 
     fn replace_context(
@@ -151,7 +178,7 @@ impl ChatHistory {
                 newest.masked.extend(masked)
             }
             _ => {
-                let context = self.context.clone();
+                let context = Vec::new();
                 self.changes.push(ContextChange { at, trigger: PRUNE, context, masked, known_ms });
             }
         }
@@ -186,8 +213,7 @@ impl ContextChange {
         for item in self.context {
             match item {
                 ContextItem::Message(place) => {
-                    let messages = written.get(place).cloned().into_iter().flatten();
-                    items.extend(messages.map(ImportedItem::Keep));
+                    ImportedItem::keep(&mut items, written.get(place).cloned().unwrap_or_default());
                 }
                 ContextItem::Text { is_reply, text } => {
                     items.push(ImportedItem::Insert { is_reply, text });
@@ -200,11 +226,18 @@ impl ContextChange {
     }
 }
 
-/// Whether a message of the list is a copy of a known one under another id.
-fn is_copy(known: &JsonRecord, copy: &JsonRecord) -> bool {
-    known.text("type") == copy.text("type")
-        && text_of(known) == text_of(copy)
-        && message::call_ids(&known.fields) == message::call_ids(&copy.fields)
+/// Whether the model sees a message: it sees no notes of the program.
+fn is_in_context(record: &JsonRecord) -> bool {
+    matches!(record.text("type"), Some("user" | "gemini"))
+}
+
+/// What a message and its copies under other ids have in common: type, text and calls.
+type CopiedContent = (String, String, Vec<String>);
+
+fn content_of(record: &JsonRecord) -> CopiedContent {
+    let kind = record.text("type").unwrap_or_default().to_owned();
+    let calls = message::call_ids(&record.fields);
+    (kind, text_of(record), calls.into_iter().map(str::to_owned).collect())
 }
 
 fn text_of(record: &JsonRecord) -> String {

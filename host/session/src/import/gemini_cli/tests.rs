@@ -75,6 +75,65 @@ fn a_rewind_takes_the_message_and_all_after_it_back() {
 }
 
 #[test]
+fn a_rewind_before_a_compression_restores_the_context() {
+    let talk = ["m1", "m2", "m3"].map(|id| message(id, "user", id));
+    let set = |text: &str, kept: &str| {
+        let list = [message(text, "user", text), message(&text[1..], "user", kept)];
+        json!({ "$set": { "messages": list } })
+    };
+    let records = [
+        header(),
+        talk[0].clone(),
+        talk[1].clone(),
+        set("first summary", "m2"),
+        talk[2].clone(),
+        set("second summary", "m3"),
+        message("m4", "user", "m4"),
+    ];
+    let context = |target: &str| {
+        let rewind = json!({ "$rewindTo": target });
+        let next = message("m5", "user", "m5");
+        let last = json!({ "$set": { "messages": [message("y1", "user", "last summary")] } });
+        let imported = of(&[&records[..], &[rewind, next.clone()]].concat());
+        // A later change is compared with the context that the rewind left.
+        let later = of(&[&records[..], &[json!({ "$rewindTo": target }), next, last]].concat());
+        assert_eq!(later.compactions.len(), imported.compactions.len() + 1, "{target}");
+        let texts: Vec<String> = imported
+            .compactions
+            .iter()
+            .flat_map(|compaction| &compaction.items)
+            .filter_map(|item| match item {
+                ImportedItem::Insert { text, .. } => Some(text.clone()),
+                _ => None,
+            })
+            .collect();
+        (self::texts(&imported).join(" "), texts.join(", "))
+    };
+    let expected = |history: &str, summaries: &str| (history.to_owned(), summaries.to_owned());
+    assert_eq!(context("m4"), expected("m1 m2 m3 m5", "first summary, second summary"));
+    assert_eq!(context("m3"), expected("m1 m2 m5", "first summary"));
+    assert_eq!(context("m2"), expected("m1 m5", ""));
+}
+
+#[test]
+fn a_rewind_brings_no_summary_back_into_a_later_context() {
+    let kept = |summary: &str| {
+        let list = [message("x", "user", summary), message("z", "user", "two")];
+        json!({ "$set": { "messages": list } })
+    };
+    // The same summary again is a compaction of its own: the rewind took the first one back.
+    let imported = of(&[
+        header(),
+        message("m1", "user", "one"),
+        kept("a summary"),
+        json!({ "$rewindTo": "m1" }),
+        message("m2", "user", "two"),
+        kept("a summary"),
+    ]);
+    assert_eq!((texts(&imported), imported.compactions.len()), (vec!["two".to_owned()], 1));
+}
+
+#[test]
 fn a_compression_replaces_the_context_and_keeps_the_history() {
     let imported = of(&[
         header(),
@@ -102,8 +161,7 @@ fn a_compression_replaces_the_context_and_keeps_the_history() {
         [
             insert(false, "<state_snapshot>one was done</state_snapshot>"),
             insert(true, "Understood."),
-            ImportedItem::Keep(3),
-            ImportedItem::Keep(4),
+            ImportedItem::Keep(3..5),
         ]
     );
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::tests::{OPENAI, messages, roles, texts};
-use super::super::{ImportFormat, ImportedTranscript, import_messages};
+use super::super::{ImportFormat, ImportedTranscript, detect, import_messages};
 
 fn of(messages: Value) -> ImportedTranscript {
     import_messages(ImportFormat::OpenAi, messages.to_string().as_bytes()).unwrap()
@@ -129,4 +129,39 @@ fn what_is_wrong_is_noted_with_its_line() {
     let imported = import_messages(ImportFormat::OpenAi, text.as_bytes()).unwrap();
     let lines: Vec<u64> = imported.problems.iter().map(|problem| problem.line).collect();
     assert_eq!((roles(&imported).as_str(), lines), ("user", vec![2, 3, 4, 5]));
+}
+
+#[test]
+fn items_of_the_responses_api() {
+    let items = json!([
+        { "role": "user", "content": "list it" },
+        { "type": "reasoning", "id": "r1", "summary": [{ "type": "summary_text", "text": "think" }] },
+        { "type": "function_call", "call_id": "c1", "name": "ls", "arguments": "{\"path\":\"a\"}" },
+        { "type": "function_call_output", "call_id": "c1", "output": "a b" },
+        { "type": "message", "role": "assistant", "content": [{ "type": "output_text", "text": "two files" }] },
+        { "type": "message", "role": "user", "content": [{ "type": "input_text", "text": "and now?" }] },
+    ]);
+    let body = json!({ "model": "gpt-x", "instructions": "be brief", "input": items });
+    let lines: Vec<String> = items.as_array().unwrap().iter().map(Value::to_string).collect();
+    for (written, head) in
+        [(items.to_string(), ""), (lines.join("\n"), ""), (body.to_string(), "system ")]
+    {
+        assert_eq!(detect(written.as_bytes()), Ok(ImportFormat::OpenAi), "{written}");
+        let imported = import_messages(ImportFormat::OpenAi, written.as_bytes()).unwrap();
+        assert_eq!(imported.problems, []);
+        assert_eq!(roles(&imported), format!("{head}user assistant toolResult assistant user"));
+        let messages = messages(&imported);
+        let reply = &messages[messages.len() - 4];
+        let kinds: Vec<&str> = reply["content"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|block| block["type"].as_str().unwrap())
+            .collect();
+        assert_eq!(
+            (kinds, &reply["api"]),
+            (vec!["thinking", "toolCall"], &json!("openai-responses"))
+        );
+        assert_eq!(messages[messages.len() - 3]["toolName"], "ls");
+    }
 }

@@ -101,7 +101,7 @@ fn a_summary_replaces_what_is_before_its_tail() {
         (4, "auto", 19)
     );
     let summary = ImportedItem::Insert { is_reply: true, text: "one was done".into() };
-    assert_eq!(compaction.items, [summary, ImportedItem::Keep(2), ImportedItem::Keep(3)]);
+    assert_eq!(compaction.items, [summary, ImportedItem::Keep(2..4)]);
 }
 
 #[test]
