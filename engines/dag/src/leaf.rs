@@ -5,8 +5,8 @@ use ctxhost_engine_kit::calls::{describe_call, find_call, has_failed};
 use ctxhost_engine_kit::dialogue::{is_assent, is_hidden};
 use ctxhost_engine_kit::hash;
 use ctxhost_engine_kit::names::for_each_name;
-use ctxhost_engine_kit::redact::redact;
-use ctxhost_engine_kit::text::{clip, head_and_tail, one_line};
+use ctxhost_engine_kit::redact::{redact, redacted_ends};
+use ctxhost_engine_kit::text::{clip, one_line};
 use serde_json::Value;
 
 use crate::condense::heaviest;
@@ -163,7 +163,7 @@ impl LeafDraft {
 
 /// Head and end of a text, without secrets.
 fn shortened(text: &str) -> String {
-    redact(&head_and_tail(text, HEAD_CHARS, END_CHARS, "\n")).into_owned()
+    redacted_ends(text, HEAD_CHARS, END_CHARS, "\n").into_owned()
 }
 
 /// The text values of a call, without secrets and without file contents.

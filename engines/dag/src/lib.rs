@@ -28,7 +28,8 @@ mod writing;
 
 use std::cell::OnceCell;
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use ctxhost_engine_api::serde_json::{Value, json};
 use ctxhost_engine_api::{
@@ -56,8 +57,8 @@ pub struct DagEngine {
     settings: Settings,
     sessions: SessionMap<DagSession>,
     compactions: AtomicU64,
-    nodes: AtomicUsize,
-    index_bytes: AtomicUsize,
+    /// The session of the newest ingest, for the status.
+    newest: Mutex<SessionRef>,
 }
 
 impl ContextEngine for DagEngine {
@@ -69,8 +70,7 @@ impl ContextEngine for DagEngine {
             settings: Settings::parse(&config)?,
             sessions: SessionMap::default(),
             compactions: AtomicU64::default(),
-            nodes: AtomicUsize::default(),
-            index_bytes: AtomicUsize::default(),
+            newest: Mutex::default(),
         })
     }
 
@@ -78,11 +78,10 @@ impl ContextEngine for DagEngine {
         self.load(&transcript, &request.session).await;
         let entries = self.sessions.with_session(&request.session, |session| {
             let new = session.follow(&transcript, &self.settings);
-            let nodes = session.tree.levels().iter().map(Vec::len).sum();
-            self.nodes.store(nodes, Ordering::Relaxed);
-            self.index_bytes.store(session.index_bytes(), Ordering::Relaxed);
-            new.end.min(request.entries.end).saturating_sub(new.start.max(request.entries.start))
+            let asked = &request.entries;
+            new.end.min(asked.end).saturating_sub(new.start.max(asked.start))
         });
+        *self.newest.lock().unwrap_or_else(PoisonError::into_inner) = request.session;
         Ok(IngestReply { entries })
     }
 
@@ -161,8 +160,12 @@ impl ContextEngine for DagEngine {
     }
 
     fn status(&self) -> EngineStatus {
-        let nodes = self.nodes.load(Ordering::Relaxed);
-        let bytes = self.index_bytes.load(Ordering::Relaxed);
+        // Counted here: the sum takes a pass over the index, an ingest must not.
+        let newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let (nodes, bytes) = self.sessions.with_session(&newest, |session| {
+            let nodes: usize = session.tree.levels().iter().map(Vec::len).sum();
+            (nodes, session.index_bytes())
+        });
         EngineStatus {
             summary: format!(
                 "newest session: {} nodes, index of {} kB",

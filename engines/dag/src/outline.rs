@@ -1,6 +1,6 @@
 //! The outline: the nodes that stand for everything before the cut, finer where the prompt matches.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BinaryHeap};
 use std::ops::Range;
 
 use ctxhost_engine_api::transcript::tokens::{self, CHARS_PER_TOKEN};
@@ -39,6 +39,16 @@ pub(crate) struct OutlineRange {
     pub(crate) draft: Option<DagNode>,
     /// Entries that are not shown otherwise.
     pub(crate) hidden: u64,
+}
+
+/// A node that can be refined. Best score first; of equal ones the newest, because work continues
+/// there.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct RankedNode {
+    score_bits: u32,
+    /// The end of its leaves.
+    end: usize,
+    id: NodeId,
 }
 
 impl DagSession {
@@ -100,20 +110,13 @@ impl DagSession {
         settings: &Settings,
     ) {
         let mut free_tokens = free_tokens;
-        let mut open: Vec<(f32, NodeId)> =
-            ids.iter().map(|id| self.scored(*id, scores, settings)).collect();
         // Leaves cannot be refined; their entries are found by the search.
-        open.retain(|(_, id)| id.depth > 0);
-        // Best score first; of equal ones the newest, because work continues there.
-        let order = |left: &(f32, NodeId), right: &(f32, NodeId)| {
-            let end = |id: NodeId| self.tree.leaf_range(id, settings).end;
-            left.0.total_cmp(&right.0).then(end(left.1).cmp(&end(right.1)))
+        let inner = |ids: &[NodeId]| -> Vec<RankedNode> {
+            let inner = ids.iter().filter(|id| id.depth > 0);
+            inner.map(|id| self.ranked(*id, scores, settings)).collect()
         };
-        while let Some(at) = (0..open.len()).max_by(|l, r| match (open.get(*l), open.get(*r)) {
-            (Some(left), Some(right)) => order(left, right),
-            _ => std::cmp::Ordering::Equal,
-        }) {
-            let (_, id) = open.swap_remove(at);
+        let mut open = BinaryHeap::from(inner(ids));
+        while let Some(RankedNode { id, .. }) = open.pop() {
             let sources = self.tree.sources(id, settings);
             let cost: u64 = sources.iter().map(|id| self.line_tokens(*id)).sum();
             // A better node that does not fit lets smaller ones pass.
@@ -122,12 +125,7 @@ impl DagSession {
             };
             free_tokens = rest;
             if let Some(place) = ids.iter().position(|known| *known == id) {
-                open.extend(
-                    sources
-                        .iter()
-                        .map(|id| self.scored(*id, scores, settings))
-                        .filter(|(_, id)| id.depth > 0),
-                );
+                open.extend(inner(&sources));
                 ids.splice(place..=place, sources);
             }
         }
@@ -157,14 +155,12 @@ impl DagSession {
         self.render(&ids, &range, u64::MAX, settings).text
     }
 
-    fn scored(
-        &self,
-        id: NodeId,
-        scores: &BTreeMap<usize, f32>,
-        settings: &Settings,
-    ) -> (f32, NodeId) {
-        let leaves = scores.range(self.tree.leaf_range(id, settings));
-        (leaves.map(|(_, score)| *score).fold(0.0, f32::max), id)
+    fn ranked(&self, id: NodeId, scores: &BTreeMap<usize, f32>, settings: &Settings) -> RankedNode {
+        let range = self.tree.leaf_range(id, settings);
+        let end = range.end;
+        let score = scores.range(range).map(|(_, score)| *score).fold(0.0, f32::max);
+        // Of numbers that are not negative the bits have the same order.
+        RankedNode { score_bits: score.to_bits(), end, id }
     }
 
     fn line_tokens(&self, id: NodeId) -> u64 {

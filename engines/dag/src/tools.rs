@@ -6,6 +6,7 @@ use ctxhost_engine_api::{
     Entry, HistoryEntry, HistoryRequest, Host, SessionRef, ToolAnswer, ToolCallRequest, ToolSpec,
     Transcript, capability,
 };
+use ctxhost_engine_kit::redact::{SecretRanges, redact};
 use ctxhost_engine_kit::store::has_capability;
 use ctxhost_engine_kit::text::{clip, one_line, prefix};
 
@@ -107,8 +108,10 @@ impl DagSession {
             let slice = self.slices.get(*number as usize).filter(|slice| slice.entry != NONE);
             let Some(slice) = slice.filter(|_| *score > 0.0) else { break };
             let Some(entry) = transcript.get(u64::from(slice.entry)) else { continue };
-            let text = entry.text().get(slice.range()).unwrap_or_default();
-            let text = clip(&one_line(text), HIT_CHARS).into_owned();
+            // Searched in the whole text, so that a part of a secret is recognised.
+            let mut text = String::new();
+            SecretRanges::new(entry.text()).quote(slice.range(), &mut text);
+            let text = clip(&one_line(&text), HIT_CHARS).into_owned();
             let leaf = NodeId::leaf(slice.leaf as usize);
             hits.push((
                 *score,
@@ -174,7 +177,7 @@ fn clip_lines(lines: &[String], limit_chars: u64) -> String {
     shown.collect::<Vec<_>>().join("\n")
 }
 
-/// An entry as a tool shows it.
+/// An entry as a tool shows it, without secrets.
 struct ShownEntry {
     id: String,
     role: String,
@@ -186,7 +189,11 @@ impl ShownEntry {
         let calls = entry.tool_calls();
         let calls = calls.iter().map(|call| format!("\n{} {}", call.name, call.arguments));
         let text = format!("{}{}", entry.text(), calls.collect::<String>());
-        ShownEntry { id: entry.id().to_owned(), role: entry.role().name().to_owned(), text }
+        ShownEntry {
+            id: entry.id().to_owned(),
+            role: entry.role().name().to_owned(),
+            text: redact(&text).into_owned(),
+        }
     }
 
     /// A part of the text from a byte on, with the place of the rest.
@@ -206,7 +213,7 @@ impl ShownEntry {
 
 impl From<HistoryEntry> for ShownEntry {
     fn from(entry: HistoryEntry) -> ShownEntry {
-        ShownEntry { id: entry.id, role: entry.role, text: entry.text }
+        ShownEntry { id: entry.id, role: entry.role, text: redact(&entry.text).into_owned() }
     }
 }
 

@@ -5,7 +5,7 @@
 
 use ctxhost_engine_api::{CallId, EngineError, ErrorKind, Host, Result, SessionRef, Transcript};
 use ctxhost_engine_kit::prompt::{RULES, SummaryPrompt};
-use ctxhost_engine_kit::redact::redact;
+use ctxhost_engine_kit::redact::redacted_ends;
 use ctxhost_engine_kit::search::distinct_terms;
 use ctxhost_engine_kit::session_map::SessionMap;
 use ctxhost_engine_kit::summariser::{attempt, has_model, request_summary};
@@ -121,8 +121,8 @@ impl DagSession {
             }
             let live = self.leaf_entries.get(source.index).cloned().unwrap_or_default();
             for entry in transcript.range(u64::from(live.start)..u64::from(live.end)) {
-                let text = head_and_tail(entry.text(), HEAD_CHARS, END_CHARS, "\n[…]\n");
-                parts.push(format!("[{}]\n{}", entry.role().name(), redact(&text)));
+                let text = redacted_ends(entry.text(), HEAD_CHARS, END_CHARS, "\n[…]\n");
+                parts.push(format!("[{}]\n{}", entry.role().name(), text));
             }
         }
         head_and_tail(&parts.join("\n"), REQUEST_CHARS / 2, REQUEST_CHARS / 2, "\n[…]\n")

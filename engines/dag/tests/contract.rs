@@ -238,6 +238,32 @@ fn a_node_leads_to_its_entries() {
 }
 
 #[test]
+fn the_tools_show_no_secret() {
+    let secret = "ghp_aB3dE5fG7hI9jK1lM2nO4pQ6rS8tU0vWxYz1";
+    let mut talk = long_talk();
+    talk.user(&format!("The deployment key is {secret}."));
+    talk.calls(&[("k1", "bash", &format!(r#"{{"command":"deploy --key {secret}"}}"#))]);
+    talk.result("k1", "bash", &format!("deployed with {secret}"));
+    let mut history = Vec::new();
+    history_of(&talk.transcript(), &mut history);
+    let host = ScriptedHost::new();
+    host.set_history(history);
+    let engine = create_on(&host, &json!({}));
+    let folded = long_talk();
+    for view in [talk.transcript(), folded.transcript()] {
+        let query = json!({ "query": "deployment key" });
+        let (hits, _) = call(&engine, &view, "context_search", query);
+        assert!(!hits.contains(secret), "{hits}");
+        for entry in talk.transcript().range(talk.len() - 3..talk.len()) {
+            let arguments = json!({ "id": entry.id(), "tokens": 8_000 });
+            let (shown, is_error) = call(&engine, &view, "context_expand", arguments);
+            assert!(!is_error, "{shown}");
+            assert!(!shown.contains(secret), "{shown}");
+        }
+    }
+}
+
+#[test]
 fn a_long_entry_is_read_part_by_part() {
     let (engine, mut talk) = (create(), TranscriptBuilder::new());
     let text: String = (0..4_000).map(|number| format!("line {number}\n")).collect();

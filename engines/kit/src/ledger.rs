@@ -15,7 +15,7 @@ mod items;
 mod names;
 mod requests;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ops::Range;
 
 use ctxhost_engine_api::transcript::tokens::{CHARS_PER_TOKEN, weighted_chars};
@@ -23,7 +23,7 @@ use ctxhost_engine_api::{EntryKind, Transcript};
 
 use crate::budget::RoomSettings;
 use crate::dialogue::is_hidden;
-use crate::name_ledger::{NameLedger, TAG as NAMES};
+use crate::name_ledger::{NameLedger, NameSet, TAG as NAMES};
 use crate::redact::redact;
 use crate::settings::share_of;
 
@@ -182,7 +182,7 @@ impl SummaryLedger {
         mentioned.push_str(&names.join("\n"));
         parts.extend(block(IDENTIFIERS, &names));
         let mentioned = self.all_names.name_numbers(&mentioned).into_iter().collect();
-        let further = self.all_names.render(&mentioned, &HashSet::new(), limits.name_chars);
+        let further = self.all_names.render(&mentioned, &NameSet::default(), limits.name_chars);
         parts.extend(Some(redact(&further).into_owned()).filter(|names| !names.is_empty()));
         parts.join("\n\n")
     }

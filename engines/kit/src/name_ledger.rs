@@ -132,7 +132,7 @@ impl NameLedger {
 
     /// Renders the heaviest names that are not in `shown`, in at most `most_chars` weighted
     /// characters; empty without any. Names in `boosted` get a bonus.
-    pub fn render(&self, shown: &HashSet<u32>, boosted: &HashSet<u32>, most_chars: u64) -> String {
+    pub fn render(&self, shown: &NameSet, boosted: &NameSet, most_chars: u64) -> String {
         let mut lists = NameLists::default();
         let mut room = most_chars.saturating_sub(BLOCK_CHARS);
         let mut misses = 0;
@@ -156,16 +156,15 @@ impl NameLedger {
     }
 
     /// The heaviest names that can fit, heaviest first.
-    fn ranked(&self, shown: &HashSet<u32>, boosted: &HashSet<u32>, most_chars: u64) -> Vec<u32> {
-        let is_boosted = |number: &u32| !boosted.is_empty() && boosted.contains(number);
+    fn ranked(&self, shown: &NameSet, boosted: &NameSet, most_chars: u64) -> Vec<u32> {
         let is_other =
             |number: &&u32| self.rows.get(**number as usize).is_some_and(|row| !row.is_candidate);
         // A bonus may lift a name above the candidates.
-        let all = self.candidates.iter().chain(boosted.iter().filter(is_other));
+        let all = self.candidates.iter().chain(boosted.numbers.iter().filter(is_other));
         let mut ranked: Vec<(f32, u32)> = all
-            .filter(|number| !shown.contains(number))
+            .filter(|number| !shown.contains(**number))
             .filter_map(|number| {
-                let bonus = if is_boosted(number) { BOOST_LOG2 } else { 0.0 };
+                let bonus = if boosted.contains(*number) { BOOST_LOG2 } else { 0.0 };
                 Some((self.rows.get(*number as usize)?.rank() + bonus, *number))
             })
             .collect();
@@ -209,6 +208,52 @@ impl NameLedger {
             + self.numbers.capacity() * key
             + self.rows.capacity() * size_of::<NameRow>()
             + self.by_entry.capacity() * size_of::<Box<[u32]>>()
+    }
+}
+
+/// A set of name numbers.
+// A bit for each name: a request adds tens of thousands, for which hashing would take milliseconds.
+#[derive(Clone, Debug, Default)]
+pub struct NameSet {
+    bits: Vec<u64>,
+    numbers: Vec<u32>,
+}
+
+impl NameSet {
+    /// Adds a name.
+    pub fn insert(&mut self, number: u32) {
+        let (word, bit) = NameSet::place(number);
+        if self.bits.len() <= word {
+            self.bits.resize(word + 1, 0);
+        }
+        if let Some(bits) = self.bits.get_mut(word).filter(|bits| **bits & bit == 0) {
+            *bits |= bit;
+            self.numbers.push(number);
+        }
+    }
+
+    /// Whether a name is in it.
+    pub fn contains(&self, number: u32) -> bool {
+        let (word, bit) = NameSet::place(number);
+        self.bits.get(word).is_some_and(|bits| bits & bit != 0)
+    }
+
+    fn place(number: u32) -> (usize, u64) {
+        ((number / u64::BITS) as usize, 1 << (number % u64::BITS))
+    }
+}
+
+impl Extend<u32> for NameSet {
+    fn extend<T: IntoIterator<Item = u32>>(&mut self, numbers: T) {
+        numbers.into_iter().for_each(|number| self.insert(number));
+    }
+}
+
+impl FromIterator<u32> for NameSet {
+    fn from_iter<T: IntoIterator<Item = u32>>(numbers: T) -> NameSet {
+        let mut set = NameSet::default();
+        set.extend(numbers);
+        set
     }
 }
 
@@ -341,15 +386,15 @@ mod tests {
         note(&mut ledger, &[("printed.rs", PRINTED_WEIGHT), ("used.rs", USED_WEIGHT)]);
         (0..400).for_each(|_| note(&mut ledger, &[]));
         note(&mut ledger, &[("late.rs", PRINTED_WEIGHT)]);
-        let all = ledger.render(&HashSet::new(), &HashSet::new(), 1_000);
+        let all = ledger.render(&NameSet::default(), &NameSet::default(), 1_000);
         assert_eq!(all, "<names>\nfiles: late.rs, used.rs, printed.rs\n</names>");
         let shown = ledger.entry_names(401).iter().copied().collect();
-        assert!(!ledger.render(&shown, &HashSet::new(), 1_000).contains("late.rs"));
+        assert!(!ledger.render(&shown, &NameSet::default(), 1_000).contains("late.rs"));
         assert_eq!(
-            ledger.render(&HashSet::new(), &HashSet::new(), BLOCK_CHARS + 10),
+            ledger.render(&NameSet::default(), &NameSet::default(), BLOCK_CHARS + 10),
             "<names>\nfiles: late.rs\n</names>"
         );
-        assert_eq!(ledger.render(&HashSet::new(), &HashSet::new(), 10), "");
+        assert_eq!(ledger.render(&NameSet::default(), &NameSet::default(), 10), "");
         assert_eq!(ledger.heaviest_names(0, 9), ["used.rs"]);
     }
 
@@ -361,7 +406,7 @@ mod tests {
         entry.add_mention("a.rs", NameKind::File, PRINTED_WEIGHT, None);
         entry.add_mention("parse_body", NameKind::Symbol, STATED_WEIGHT, None);
         entry.finish();
-        let all = ledger.render(&HashSet::new(), &HashSet::new(), 1_000);
+        let all = ledger.render(&NameSet::default(), &NameSet::default(), 1_000);
         assert_eq!(all, "<names>\nchanged: src/io/a.rs\nsymbols: parse_body\n</names>");
     }
 
@@ -374,7 +419,8 @@ mod tests {
         }
         assert!(ledger.candidates.len() < 2 * CANDIDATES);
         assert!(!ledger.rows[0].is_candidate);
-        let list = |ledger: &NameLedger| ledger.render(&HashSet::new(), &HashSet::new(), 200);
+        let list =
+            |ledger: &NameLedger| ledger.render(&NameSet::default(), &NameSet::default(), 200);
         assert!(!list(&ledger).contains("first.rs"));
         note(&mut ledger, &[("first.rs", USED_WEIGHT)]);
         assert!(list(&ledger).contains("first.rs"));

@@ -5,9 +5,9 @@ use std::ops::Range;
 use ctxhost_engine_api::{CompletionRequest, Entry, EntryKind, Flags, Purpose, Role, Transcript};
 
 use crate::dialogue::{RepeatRule, find_repeats, is_hidden};
-use crate::redact::redact;
+use crate::redact::{redact, redacted_ends};
 use crate::summary::envelope::wrap_untrusted;
-use crate::text::{IMAGE, clip, head_and_tail, one_line};
+use crate::text::{IMAGE, clip, one_line};
 
 /// Maximum length of the user's focus for a summary, in code points.
 pub const FOCUS_CHARS: usize = 800;
@@ -106,14 +106,14 @@ fn render_message(entry: &Entry<'_>, limits: &ExcerptLimits) -> Option<String> {
         _ => ("Note", limits.message_chars),
     };
     // The end has less room: the head of an output names the file or command.
-    let text = head_and_tail(entry.text(), limit_chars / 3 * 2, limit_chars / 3, GAP);
+    let text = redacted_ends(entry.text(), limit_chars / 3 * 2, limit_chars / 3, GAP);
     let text = match (entry.has(Flags::IMAGES), text.trim().is_empty()) {
         (false, _) => text,
         (true, true) => IMAGE.into(),
         (true, false) => format!("{text}\n{IMAGE}").into(),
     };
     let calls = redact(&render_calls(entry, limits.argument_chars)).into_owned();
-    let parts = [labelled(label, &redact(&text)), labelled("Assistant tool calls", &calls)];
+    let parts = [labelled(label, &text), labelled("Assistant tool calls", &calls)];
     let lines: Vec<String> = parts.into_iter().flatten().collect();
     (!lines.is_empty()).then(|| lines.join("\n"))
 }

@@ -9,6 +9,8 @@
 //! A move frees more than it needs, so that the cached prefix stays valid for many requests. The
 //! caller supplies the cost of ranges, because engines may replace entries.
 
+mod stored_cut;
+
 use std::ops::Range;
 
 use ctxhost_engine_api::transcript::tokens;
@@ -19,6 +21,8 @@ use crate::cursor::TranscriptCursor;
 use crate::cuts::trailing_frame;
 use crate::dialogue::is_request;
 use crate::settings::share_of;
+
+pub use stored_cut::StoredCut;
 
 /// Maximum of [`SlidingRule::slack_share`].
 // With a larger share a move would keep hardly anything.

@@ -7,7 +7,6 @@ mod results;
 mod settings;
 mod stored_session;
 
-use std::collections::HashSet;
 use std::ops::Range;
 
 use ctxhost_engine_api::serde_json::Value;
@@ -16,6 +15,7 @@ use ctxhost_engine_api::{
     AssembleRequest, CompactRequest, Compaction, ContextEngine, Host, Info, IngestReply,
     IngestRequest, Plan, Result, Role, SessionRef, Transcript,
 };
+use ctxhost_engine_kit::name_ledger::NameSet;
 use ctxhost_engine_kit::redact::redact;
 use ctxhost_engine_kit::session_map::SessionMap;
 use ctxhost_engine_kit::settings::share_of;
@@ -204,7 +204,7 @@ impl MaskSession {
         let kept = selection.kept_ranges().iter().flat_map(Range::clone);
         let whole = kept.filter(|seq| !self.results.is_masked(*seq));
         let shown = whole.flat_map(|seq| names.entry_names(seq).iter().copied()).collect();
-        let list = names.render(&shown, &HashSet::new(), room_tokens * CHARS_PER_TOKEN);
+        let list = names.render(&shown, &NameSet::default(), room_tokens * CHARS_PER_TOKEN);
         redact(&list).into_owned()
     }
 

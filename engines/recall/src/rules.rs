@@ -3,9 +3,11 @@
 //! A sentence is a rule if it contains a cue (always, never, from now on, I prefer). A later rule
 //! about the same subject replaces the earlier one, which is then neither pinned nor retrieved.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
+use ctxhost_engine_kit::name_ledger::NameLedger;
 use ctxhost_engine_kit::search::distinct_terms;
 use regex::Regex;
 
@@ -52,6 +54,10 @@ pub(crate) struct UserRules {
     rules: Vec<UserRule>,
     /// Number of replaced rules.
     replaced: u64,
+    /// Number of valid rules with each name.
+    valid_names: HashMap<u32, u32>,
+    /// Names that only replaced rules have.
+    withdrawn_names: HashSet<u32>,
 }
 
 /// One rule.
@@ -65,19 +71,21 @@ pub(crate) struct UserRule {
     pub(crate) is_replaced: bool,
     /// The terms of its subject, without the cues.
     subject: Vec<u64>,
+    /// Numbers of its names.
+    names: Box<[u32]>,
 }
 
 impl UserRules {
     /// Adds the rules in a user message.
-    pub(crate) fn read_message(&mut self, seq: u64, text: &str) {
+    pub(crate) fn read_message(&mut self, seq: u64, text: &str, names: &NameLedger) {
         let end = text.floor_char_boundary(text.len().min(READ_BYTES));
         for sentence in sentences(text.get(..end).unwrap_or_default()) {
-            self.add(seq, sentence);
+            self.add(seq, sentence, names);
         }
     }
 
     /// Adds a sentence if it is a rule.
-    pub(crate) fn add(&mut self, seq: u64, sentence: &str) {
+    fn add(&mut self, seq: u64, sentence: &str, names: &NameLedger) {
         let line = sentence.split_whitespace().collect::<Vec<_>>().join(" ");
         let is_rule = RULE_CUES.as_ref().is_some_and(|rules| rules.is_match(&line));
         // A question asks about a rule and does not state one.
@@ -102,19 +110,27 @@ impl UserRules {
         for (earlier, _) in related.into_iter().take(count) {
             earlier.is_replaced = true;
             self.replaced += 1;
+            withdraw(&earlier.names, &mut self.valid_names, &mut self.withdrawn_names);
         }
-        self.rules.push(UserRule { seq, text: line, is_replaced: false, subject });
+        let mut numbers = names.name_numbers(&line);
+        numbers.sort_unstable();
+        numbers.dedup();
+        for number in &numbers {
+            *self.valid_names.entry(*number).or_default() += 1;
+            self.withdrawn_names.remove(number);
+        }
+        let names = numbers.into();
+        self.rules.push(UserRule { seq, text: line, is_replaced: false, subject, names });
+    }
+
+    /// The names that only replaced rules have.
+    pub(crate) fn withdrawn_names(&self) -> impl Iterator<Item = u32> {
+        self.withdrawn_names.iter().copied()
     }
 
     /// Number of replaced rules; if it grows, a layout may be outdated.
     pub(crate) fn replaced_count(&self) -> u64 {
         self.replaced
-    }
-
-    /// The texts of all valid or all replaced rules.
-    pub(crate) fn rule_texts(&self, is_replaced: bool) -> impl Iterator<Item = &str> {
-        let rules = self.rules.iter().filter(move |rule| rule.is_replaced == is_replaced);
-        rules.map(|rule| rule.text.as_str())
     }
 
     /// The replaced rules of an entry.
@@ -145,14 +161,29 @@ impl UserRules {
     }
 
     /// Adds the rules in the block of an earlier summary.
-    pub(crate) fn read_summary(&mut self, seq: u64, summary: &str) {
+    pub(crate) fn read_summary(&mut self, seq: u64, summary: &str, names: &NameLedger) {
         let (open, close) = (format!("<{TAG}>\n"), format!("\n</{TAG}>"));
         let inside =
             summary.split(open.as_str()).skip(1).filter_map(|part| part.split_once(&close));
         for line in inside.flat_map(|(lines, _)| lines.lines()) {
             if let Some(rule) = line.strip_prefix("- ") {
-                self.add(seq, rule);
+                self.add(seq, rule, names);
             }
+        }
+    }
+}
+
+/// Takes the names of a replaced rule from the valid ones.
+fn withdraw(
+    names: &[u32],
+    valid_names: &mut HashMap<u32, u32>,
+    withdrawn_names: &mut HashSet<u32>,
+) {
+    for number in names {
+        let count = valid_names.entry(*number).or_default();
+        *count = count.saturating_sub(1);
+        if *count == 0 {
+            withdrawn_names.insert(*number);
         }
     }
 }
@@ -219,7 +250,7 @@ mod tests {
     fn holding(texts: &[&str]) -> Vec<String> {
         let mut book = UserRules::default();
         for (seq, text) in texts.iter().enumerate() {
-            book.read_message(seq as u64, text);
+            book.read_message(seq as u64, text, &NameLedger::default());
         }
         let lines = book.render(10_000, |_| false);
         lines.lines().filter_map(|line| line.strip_prefix("- ").map(str::to_owned)).collect()
@@ -261,13 +292,14 @@ mod tests {
 
     #[test]
     fn a_block_is_read_back() {
+        let names = NameLedger::default();
         let mut book = UserRules::default();
-        book.read_message(0, "Always deploy to eu-1. I prefer tea.");
+        book.read_message(0, "Always deploy to eu-1. I prefer tea.", &names);
         let block = book.render(1_000, |_| false);
         let mut again = UserRules::default();
-        again.read_summary(0, &format!("before\n{block}\nafter"));
+        again.read_summary(0, &format!("before\n{block}\nafter"), &names);
         assert_eq!(again.render(1_000, |_| false), block);
-        again.read_message(5, "From now on, deploy to eu-2.");
+        again.read_message(5, "From now on, deploy to eu-2.", &names);
         assert_eq!(again.replaced_texts_of(0).collect::<Vec<_>>(), ["Always deploy to eu-1."]);
         assert_eq!(again.replaced_count(), 1);
     }
@@ -276,7 +308,11 @@ mod tests {
     fn room_is_for_the_newest() {
         let mut book = UserRules::default();
         (0..50).for_each(|number| {
-            book.read_message(number, &format!("Always do thing{number} well{number}."))
+            book.read_message(
+                number,
+                &format!("Always do thing{number} well{number}."),
+                &NameLedger::default(),
+            )
         });
         let block = book.render(BLOCK_CHARS + 80, |_| false);
         assert!(block.contains("thing49") && !block.contains("thing0 "), "{block}");

@@ -147,10 +147,10 @@ impl RecallSession {
         self.add_calls(entry);
         self.add_slices(entry);
         if entry.is_user_message() && !is_hidden(entry) {
-            self.rules.read_message(entry.seq(), entry.text());
+            self.rules.read_message(entry.seq(), entry.text(), &self.names);
         }
         if entry.kind() == EntryKind::CompactionSummary {
-            self.rules.read_summary(entry.seq(), &unwrap_summary(entry.text()));
+            self.rules.read_summary(entry.seq(), &unwrap_summary(entry.text()), &self.names);
         }
     }
 

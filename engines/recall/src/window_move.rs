@@ -6,6 +6,7 @@ use ctxhost_engine_api::transcript::tokens::{self, CHARS_PER_TOKEN};
 use ctxhost_engine_api::{EntryKind, Flags, Role, Transcript};
 use ctxhost_engine_kit::cuts::trailing_frame;
 use ctxhost_engine_kit::excerpt::GAP_TOKENS;
+use ctxhost_engine_kit::name_ledger::NameSet;
 use ctxhost_engine_kit::redact::redact;
 use ctxhost_engine_kit::settings::share_of;
 
@@ -199,7 +200,7 @@ impl RecallSession {
         let shown = self.shown_names(transcript, layout);
         let spent_tokens = tokens::estimate(&rules);
         let ledger_tokens = ledger_tokens.saturating_sub(spent_tokens);
-        let names = self.names.render(&shown, &HashSet::new(), ledger_tokens * CHARS_PER_TOKEN);
+        let names = self.names.render(&shown, &NameSet::default(), ledger_tokens * CHARS_PER_TOKEN);
         let blocks: Vec<String> =
             [rules, names].into_iter().filter(|block| !block.is_empty()).collect();
         if !blocks.is_empty() {
@@ -213,23 +214,17 @@ impl RecallSession {
 
     /// Names that need not be repeated: those in view, and those of replaced rules, which must not
     /// be used any more.
-    fn shown_names(&self, transcript: &Transcript, layout: &RequestLayout) -> HashSet<u32> {
+    fn shown_names(&self, transcript: &Transcript, layout: &RequestLayout) -> NameSet {
         let whole = layout.shown_positions(transcript.len() as u64);
         let whole = whole.filter(|seq| !layout.masked.contains_key(seq));
-        let mut shown: HashSet<u32> =
+        let mut shown: NameSet =
             whole.flat_map(|seq| self.names.entry_names(seq).iter().copied()).collect();
-        let numbers_of = |is_replaced| -> HashSet<u32> {
-            self.rules
-                .rule_texts(is_replaced)
-                .flat_map(|text| self.names.name_numbers(text))
-                .collect()
-        };
-        shown.extend(numbers_of(true).difference(&numbers_of(false)));
+        shown.extend(self.rules.withdrawn_names());
         shown
     }
 
     /// The names of the entries that a query finds.
-    fn boosted_names(&self, ranked: &[RankedSlice]) -> HashSet<u32> {
+    fn boosted_names(&self, ranked: &[RankedSlice]) -> NameSet {
         let slices = ranked.iter().take(BOOSTED_SLICES);
         let entries = slices.filter_map(|(number, _)| self.slices.get(*number as usize));
         let entries = entries.map(|slice| u64::from(slice.entry));

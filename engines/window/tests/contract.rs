@@ -57,6 +57,22 @@ fn the_task_a_note_and_the_newest_turns_stay() {
 }
 
 #[test]
+fn a_restart_changes_no_plan() {
+    let host = Arc::new(ScriptedHost::new());
+    let open = || EngineFactory::linked::<WindowEngine>().create(host.clone(), &json!({})).unwrap();
+    let live = open();
+    let mut moved = 0;
+    for turns in 2..40 {
+        let talk = chat(turns);
+        let plan = assemble(&live, &talk, 60);
+        moved += u64::from(plan != assemble(&create(json!({})).unwrap(), &talk, 60));
+        assert_eq!(assemble(&open(), &talk, 60), plan, "after {turns} turns");
+    }
+    // Without its store an engine would cut elsewhere.
+    assert!(moved > 0);
+}
+
+#[test]
 fn requests_stay_in_front_of_the_newest_turns() {
     let mut talk = TranscriptBuilder::new();
     for turn in 0..40 {

@@ -14,11 +14,11 @@ use crate::text::{clip, prefix};
 /// Project paths, tickets, local ports and versions.
 const MORE: &str = concat!(
     r#"(?:^|[\s"'`(\[=:,<|])(?:\./)?(?<path>(?:[A-Za-z0-9_.@+-]+/)+[A-Za-z0-9_.@+-]*\.[A-Za-z][A-Za-z0-9]{0,7})\b"#,
-    r"|\b(?<ticket>[A-Z][A-Z0-9]{1,9}-\d{1,6})\b",
-    r"|(?:^|[\s(])(?<issue>#\d{1,6})\b",
-    r"|\b(?<host>localhost:\d{2,5})\b",
-    r"|(?i:\bport)[ :=]+(?<port>\d{2,5})\b",
-    r"|\b(?<version>v\d+\.\d+(?:\.\d+)?|\d+\.\d+\.\d+)(?:\b|$)",
+    r"|(?-u:\b)(?<ticket>[A-Z][A-Z0-9]{1,9}-\d{1,6})(?-u:\b)",
+    r"|(?:^|[\s(])(?<issue>#\d{1,6})(?-u:\b)",
+    r"|(?-u:\b)(?<host>localhost:\d{2,5})(?-u:\b)",
+    r"|(?-u:\b)(?i:port)[ :=]+(?<port>\d{2,5})(?-u:\b)",
+    r"|(?-u:\b)(?<version>v\d+\.\d+(?:\.\d+)?|\d+\.\d+\.\d+)(?:(?-u:\b)|$)",
 );
 
 /// Length of a label, in weighted characters.

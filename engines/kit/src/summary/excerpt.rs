@@ -10,7 +10,7 @@ use super::merge::merge;
 use super::sections::SummarySections;
 use crate::dialogue::{self, RepeatRule};
 use crate::ledger::strip_ledger;
-use crate::redact::redact;
+use crate::redact::{redact, redacted_ends};
 use crate::text::{IMAGE, head_and_tail};
 
 // Only head and end of a longer message are read: the question follows the pasted text.
@@ -64,7 +64,7 @@ pub fn message_excerpts<'a>(
             // Redaction costs time, and tool output is searched for identifiers but never quoted.
             head_and_tail(entry.text(), HEAD_CHARS, END_CHARS, "\n\n")
         } else {
-            clean(whole_ends(entry.text()))
+            whole_ends(entry.text())
         };
         let text = if entry.has(Flags::IMAGES) { with_image(text) } else { text };
         let calls_tools = entry.has(Flags::TOOL_CALLS);
@@ -92,10 +92,10 @@ pub fn merge_earlier_summaries(
     earlier_summaries(transcript, ranges).map(|text| SummarySections::parse(&text)).reduce(merge)
 }
 
-/// Head and end of a long message, cut at line or sentence ends.
+/// Head and end of a long message without secrets, cut at line or sentence ends.
 fn whole_ends(text: &str) -> Cow<'_, str> {
     const GAP: &str = "\n\n\u{0}\n\n";
-    let both = head_and_tail(text, HEAD_CHARS, END_CHARS, GAP);
+    let both = redacted_ends(text, HEAD_CHARS, END_CHARS, GAP);
     let Some((head, end)) = both.split_once(GAP) else { return both };
     // Half a sentence can reverse the meaning of the whole.
     let head_end = head.rfind('\n').max(head.rfind(". ").map(|at| at + 1)).unwrap_or(head.len());
@@ -110,12 +110,4 @@ fn whole_ends(text: &str) -> Cow<'_, str> {
 /// Appends the image placeholder.
 fn with_image(text: Cow<'_, str>) -> Cow<'_, str> {
     if text.trim().is_empty() { IMAGE.into() } else { format!("{text}\n{IMAGE}").into() }
-}
-
-fn clean(text: Cow<'_, str>) -> Cow<'_, str> {
-    match redact(&text) {
-        // `redact` borrows from the local: return the argument instead of a copy.
-        Cow::Borrowed(_) => text,
-        Cow::Owned(clean) => Cow::Owned(clean),
-    }
 }
