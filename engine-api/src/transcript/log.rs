@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::open_calls::OpenCalls;
 use super::{EntryKind, Flags, Role, Transcript};
 use crate::abi::view::{
     AbiEntry, CHUNK_ENTRIES, EntryChunk, EntryHead, EntryTexts, TranscriptSnapshot,
@@ -45,8 +46,8 @@ pub struct TranscriptLog {
     len: usize,
     tokens: u64,
     chunks: Vec<Arc<EntryChunk>>,
-    /// Calls without a result: call id to position of the assistant message.
-    open_calls: HashMap<String, u64>,
+    /// Calls without a result: the position of the assistant message of each.
+    open_calls: OpenCalls<u64>,
     /// Number of calls without a result, by position of the assistant message.
     unanswered: HashMap<u64, usize>,
     /// The newest entry that is not a result.
@@ -82,8 +83,8 @@ impl TranscriptLog {
     /// Appends an entry and returns its position.
     pub fn append(&mut self, entry: NewEntry) -> u64 {
         let seq = self.len as u64;
-        // Removes the call: a second result with the same id is an orphan.
-        let answered = entry.answers.as_ref().and_then(|call| self.open_calls.remove(call));
+        // Removes the call: a result too many is an orphan.
+        let answered = entry.answers.as_ref().and_then(|call| self.open_calls.take(call));
         let mut flags = entry.flags;
         let mut frame = seq;
         match answered {
@@ -102,8 +103,7 @@ impl TranscriptLog {
         if !entry.calls.is_empty() {
             flags = flags.with(Flags::TOOL_CALLS).with(Flags::UNANSWERED);
             self.unanswered.insert(seq, entry.calls.len());
-            // A reused call id refers to its newest call, as for providers.
-            self.open_calls.extend(entry.calls.into_iter().map(|call| (call, seq)));
+            self.open_calls.open(entry.calls.into_iter().map(|call| (call, seq)));
         }
         // 32 bits in the ABI, enough for an entry of 16 GB.
         let tokens = u32::try_from(entry.tokens).unwrap_or(u32::MAX);

@@ -50,10 +50,12 @@ pub struct ToolRound {
     pub aborted: bool,
     /// Whether the call ids are the same in every such round.
     pub reuses_ids: bool,
+    /// Whether each two calls of the message have the same id.
+    pub repeats_ids: bool,
     /// The number of calls.
     pub calls: usize,
-    /// The results in order of arrival. A call may have no result, or several, of which all but the first
-    /// are orphans.
+    /// The results in order of arrival. A call may have no result. Those beyond the number of calls with
+    /// their id are orphans.
     pub results: Vec<RoundResult>,
 }
 
@@ -109,16 +111,12 @@ fn rounds() -> impl Strategy<Value = ToolRound> {
     let aborted = prop::bool::weighted(0.2);
     // Rare shapes are weighted so that most transcripts stay valid.
     let reuses_ids = prop::bool::weighted(0.3);
+    let repeats_ids = prop::bool::weighted(0.2);
+    let ids = (reuses_ids, repeats_ids);
     let results = vec(round_results(), 0..5);
-    (text, argument, any::<bool>(), aborted, reuses_ids, 1..4_usize, results).prop_map(
-        |(text, argument, thinking, aborted, reuses_ids, calls, results)| ToolRound {
-            text,
-            argument,
-            thinking,
-            aborted,
-            reuses_ids,
-            calls,
-            results,
+    (text, argument, any::<bool>(), aborted, ids, 1..4_usize, results).prop_map(
+        |(text, argument, thinking, aborted, (reuses_ids, repeats_ids), calls, results)| {
+            ToolRound { text, argument, thinking, aborted, reuses_ids, repeats_ids, calls, results }
         },
     )
 }
@@ -153,7 +151,9 @@ impl Script {
     fn play_round(&mut self, round: &ToolRound) {
         // Some providers number calls from zero in every response.
         let number = if round.reuses_ids { 0 } else { self.next_round() };
-        let ids: Vec<String> = (0..round.calls).map(|k| format!("call_{number}_{k}")).collect();
+        let per_id = if round.repeats_ids { 2 } else { 1 };
+        let ids: Vec<String> =
+            (0..round.calls).map(|k| format!("call_{number}_{}", k / per_id)).collect();
         self.push_turn(&AssistantTurn {
             text: &round.text,
             ids: &ids,
