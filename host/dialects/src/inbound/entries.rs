@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-use super::{InboundError, ParseContext, ParsedEntry};
+use super::{InboundError, ParseContext, ParsedEntry, parse_item};
 use crate::message::{
     AssistantMessage, ChatBlock, ChatMessage, ToolResultMessage, UserMessage, tool_calls,
 };
@@ -13,7 +13,7 @@ use crate::message::{
 /// Parses items, each when it is needed.
 pub fn json_items(items: &[&str]) -> impl Iterator<Item = Result<Value, InboundError>> {
     items.iter().enumerate().map(|(number, item)| {
-        serde_json::from_str(item).map_err(|error| InboundError::in_message(number, error))
+        parse_item(item).map_err(|error| InboundError::in_message(number, error))
     })
 }
 
