@@ -6,6 +6,7 @@
 pub mod links;
 pub mod log;
 pub mod message;
+pub mod open_calls;
 pub mod projection_builder;
 pub mod replica;
 pub mod tokens;

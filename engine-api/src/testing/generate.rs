@@ -45,7 +45,7 @@ impl GeneratedTranscript {
 }
 
 /// Any conversation: system entries, images, heartbeats, parallel, displaced and lost results, orphans,
-/// aborted turns, reused call ids, empty texts, CJK and emoji, and the empty conversation.
+/// aborted turns, reused and repeated call ids, empty texts, CJK and emoji, and the empty conversation.
 pub fn transcripts() -> impl Strategy<Value = GeneratedTranscript> {
     vec(script_parts(), 0..=SCENES_MAX).prop_map(|scenes| {
         let mut script = Script::new();

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::links::AnswerLinks;
+use super::open_calls::OpenCalls;
 use super::{EntryKind, Flags, Role, Transcript};
 use crate::abi::view::{
     AbiEntry, CHUNK_ENTRIES, EntryChunk, EntryHead, EntryTexts, TranscriptSnapshot,
@@ -46,21 +47,14 @@ pub struct TranscriptLog {
     len: usize,
     tokens: u64,
     chunks: Vec<Arc<EntryChunk>>,
-    /// The newest answer under each id of a call or a link.
-    answers: HashMap<String, IdUse>,
+    /// The position of the newest answer under each id of a call or a link.
+    answers: HashMap<String, u64>,
+    /// Calls without a result: the position of the assistant message of each.
+    open_calls: OpenCalls<u64>,
     /// Number of calls without a result, by position of the assistant message.
     unanswered: HashMap<u64, usize>,
     /// The newest entry that is not a result.
     last_other: Option<u64>,
-}
-
-/// The use of an id by an answer.
-#[derive(Clone, Copy)]
-struct IdUse {
-    /// The position of the answer.
-    seq: u64,
-    /// Whether it is a call without a result.
-    is_open: bool,
 }
 
 impl TranscriptLog {
@@ -92,10 +86,11 @@ impl TranscriptLog {
     /// Appends an entry and returns its position.
     pub fn append(&mut self, entry: NewEntry) -> u64 {
         let seq = self.len as u64;
-        let answered = entry.answers.as_ref().and_then(|call| self.take_open_call(call));
+        // Removes the call: a result too many is an orphan.
+        let answered = entry.answers.as_ref().and_then(|call| self.open_calls.take(call));
         let is_answer = entry.role == Role::Assistant;
         let links = if is_answer { AnswerLinks::parse(&entry.raw) } else { AnswerLinks::default() };
-        let linked = links.refers_to.iter().filter_map(|id| self.answers.get(id)).map(|id| id.seq);
+        let linked = links.refers_to.iter().filter_map(|id| self.answers.get(id).copied());
         let frame = answered.into_iter().chain(linked).map(|seq| self.frame_of(seq)).min();
         let frame = frame.unwrap_or(seq);
         self.join_frame(frame, seq);
@@ -116,9 +111,9 @@ impl TranscriptLog {
             self.unanswered.insert(seq, entry.calls.len());
         }
         // A reused id refers to its newest answer, as for providers.
-        let id_use = |is_open| move |id| (id, IdUse { seq, is_open });
-        self.answers.extend(links.ids.into_iter().map(id_use(false)));
-        self.answers.extend(entry.calls.into_iter().map(id_use(true)));
+        let ids = links.ids.iter().chain(&entry.calls).cloned();
+        self.answers.extend(ids.map(|id| (id, seq)));
+        self.open_calls.open(entry.calls.into_iter().map(|call| (call, seq)));
         // 32 bits in the ABI, enough for an entry of 16 GB.
         let tokens = u32::try_from(entry.tokens).unwrap_or(u32::MAX);
         let head = EntryHead {
@@ -176,13 +171,6 @@ impl TranscriptLog {
 
     fn frame_of(&self, seq: u64) -> u64 {
         self.entry(seq).map_or(seq, |entry| entry.frame)
-    }
-
-    /// Closes a call and returns the position of its answer; `None` for a second result.
-    fn take_open_call(&mut self, id: &str) -> Option<u64> {
-        let call = self.answers.get_mut(id).filter(|call| call.is_open)?;
-        call.is_open = false;
-        Some(call.seq)
     }
 
     /// Records the result of one call of an assistant message.

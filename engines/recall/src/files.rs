@@ -3,6 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use ctxhost_engine_api::transcript::open_calls::OpenCalls;
 use ctxhost_engine_api::{ToolCall, ToolResult};
 use ctxhost_engine_kit::files::{FileOperation, path_argument};
 
@@ -10,7 +11,7 @@ use ctxhost_engine_kit::files::{FileOperation, path_argument};
 #[derive(Debug, Default)]
 pub(crate) struct FileReads {
     /// Calls without a result yet, by id.
-    open: HashMap<String, FileCall>,
+    open: OpenCalls<Option<FileCall>>,
     /// Results of reads, by path.
     reads: HashMap<String, Vec<FileRead>>,
     /// Positions of results that a later read or change replaces.
@@ -24,6 +25,18 @@ struct FileCall {
     part: Option<String>,
 }
 
+impl FileCall {
+    /// `None` for a call that neither reads nor changes a file.
+    fn new(call: &ToolCall<'_>) -> Option<FileCall> {
+        let operation = FileOperation::of_tool(&call.name)?;
+        let path = path_argument(call)?;
+        let arguments = call.arguments_value();
+        let number = |name: &str| arguments.get(name).map(ToString::to_string).unwrap_or_default();
+        let part = format!("{}+{}", number("offset"), number("limit"));
+        Some(FileCall { path, part: (operation == FileOperation::Read).then_some(part) })
+    }
+}
+
 #[derive(Debug)]
 struct FileRead {
     seq: u64,
@@ -31,20 +44,14 @@ struct FileRead {
 }
 
 impl FileReads {
-    /// Records a call.
-    pub(crate) fn record_call(&mut self, call: &ToolCall<'_>) {
-        let Some(operation) = FileOperation::of_tool(&call.name) else { return };
-        let Some(path) = path_argument(call) else { return };
-        let arguments = call.arguments_value();
-        let number = |name: &str| arguments.get(name).map(ToString::to_string).unwrap_or_default();
-        let part = format!("{}+{}", number("offset"), number("limit"));
-        let part = (operation == FileOperation::Read).then_some(part);
-        self.open.insert(call.id.to_string(), FileCall { path, part });
+    /// Records the calls of an entry.
+    pub(crate) fn record_calls(&mut self, calls: &[ToolCall<'_>]) {
+        self.open.open(calls.iter().map(|call| (call.id.to_string(), FileCall::new(call))));
     }
 
     /// Records a result.
     pub(crate) fn record_result(&mut self, seq: u64, result: &ToolResult<'_>) {
-        let Some(call) = self.open.remove(result.call_id.as_ref()) else { return };
+        let Some(call) = self.open.take(&result.call_id).flatten() else { return };
         if result.is_error {
             return;
         }
@@ -83,7 +90,7 @@ mod tests {
         }
         let mut reads = FileReads::default();
         for entry in talk.transcript().iter() {
-            entry.tool_calls().iter().for_each(|call| reads.record_call(call));
+            reads.record_calls(&entry.tool_calls());
             entry.tool_result().iter().for_each(|result| reads.record_result(entry.seq(), result));
         }
         (0..talk.len()).filter(|seq| reads.is_outdated(*seq)).collect()

@@ -193,7 +193,7 @@ impl RecallSession {
     }
 
     fn add_calls(&mut self, entry: &Entry<'_>) {
-        entry.tool_calls().iter().for_each(|call| self.files.record_call(call));
+        self.files.record_calls(&entry.tool_calls());
         if let Some(result) = entry.tool_result() {
             self.files.record_result(entry.seq(), &result);
         }

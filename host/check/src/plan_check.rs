@@ -82,23 +82,27 @@ struct ToolPair {
     result: u64,
 }
 
-/// The pairs of a transcript: a result belongs to the newest open call with its id.
+/// The pairs of a transcript: a result belongs to the newest message that has an open call with its id.
 fn pairs_of(view: &Transcript) -> Vec<ToolPair> {
     // Parsed from the messages instead of the host's flags, so that this check does not inherit
     // their faults.
-    let mut open: HashMap<String, u64> = HashMap::new();
+    let mut open: HashMap<String, (u64, usize)> = HashMap::new();
     let mut pairs = Vec::new();
     for entry in view.iter() {
         match entry.role() {
             Role::Assistant => {
-                let calls = entry.tool_calls().into_iter();
-                open.extend(calls.map(|call| (call.id.into_owned(), entry.seq())));
+                for call in entry.tool_calls() {
+                    let (caller, calls) = open.entry(call.id.into_owned()).or_default();
+                    *calls = if *caller == entry.seq() { *calls + 1 } else { 1 };
+                    *caller = entry.seq();
+                }
             }
             Role::Tool => {
                 let id = entry.tool_result().map(|result| result.call_id.into_owned());
                 let Some(id) = id else { continue };
-                if let Some(call) = open.remove(&id) {
-                    pairs.push(ToolPair { id, call, result: entry.seq() });
+                if let Some((call, calls)) = open.get_mut(&id).filter(|(_, calls)| *calls > 0) {
+                    *calls -= 1;
+                    pairs.push(ToolPair { id, call: *call, result: entry.seq() });
                 }
             }
             _ => {}

@@ -13,6 +13,7 @@
 
 mod edits;
 mod entries;
+mod item_json;
 mod optional;
 pub(crate) mod output_limit;
 mod render;
@@ -34,6 +35,7 @@ pub(crate) use entries::{
     ToolNames, assistant_entry, inline_image, linked_entry, links_of, object_item, parse_content,
     result_entry, unknown_fields, user_entry,
 };
+pub use item_json::parse_item;
 pub(crate) use optional::{is_true, optional_count, optional_text, parse_count};
 pub use output_limit::LoweredBody;
 pub use render::{EntryLocation, SourceBody, render_body};
@@ -51,7 +53,7 @@ pub enum InboundError {
     /// A message is not one of the dialect.
     #[error("message {number} does not match this dialect: {reason}")]
     InvalidMessage {
-        /// The message's index, from 0.
+        /// The message's index, from 0, after the leading instructions.
         number: usize,
         /// The parser's message.
         reason: String,
@@ -62,6 +64,17 @@ impl InboundError {
     /// The error of a message.
     pub fn in_message(number: usize, reason: impl fmt::Display) -> InboundError {
         InboundError::InvalidMessage { number, reason: reason.to_string() }
+    }
+
+    /// The same with the message's number counted from `before` messages earlier.
+    #[must_use]
+    pub fn after_items(self, before: usize) -> InboundError {
+        match self {
+            InboundError::InvalidMessage { number, reason } => {
+                InboundError::InvalidMessage { number: before + number, reason }
+            }
+            other => other,
+        }
     }
 }
 

@@ -1,6 +1,9 @@
 //! Access to fields of JSON values that may be missing or of another type.
 
-use serde_json::{Map, Value};
+use serde::de::Error;
+use serde_json::Value;
+
+use crate::inbound::parse_item;
 
 /// The text of a field; empty if the field holds none.
 pub(crate) fn text<'a>(object: &'a Value, field: &str) -> &'a str {
@@ -37,9 +40,10 @@ pub(crate) fn text_of(content: Option<&Value>) -> String {
     }
 }
 
-/// Parses a JSON object; any other JSON is an error.
+/// Parses an item that is an object; any other JSON is an error.
 pub(crate) fn parse_object(json: &str) -> serde_json::Result<Value> {
-    serde_json::from_str::<Map<String, Value>>(json).map(Value::Object)
+    let item = parse_item(json)?;
+    if item.is_object() { Ok(item) } else { Err(serde_json::Error::custom("not an object")) }
 }
 
 /// Parses JSON; text that is not JSON stays a string.

@@ -3,7 +3,9 @@
 //! The invariants have paired them already. This runs once more on what is actually sent, so that
 //! no request is refused for a missing result, an orphan, or a duplicate id.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
+
+use ctxhost_engine_api::transcript::open_calls::OpenCalls;
 
 use crate::message::{AssistantMessage, ChatBlock, ChatMessage, ToolCallBlock, ToolResultMessage};
 
@@ -90,28 +92,19 @@ fn is_name_char(char: char) -> bool {
 /// A call: the index of its message, and its index among the calls of the message.
 type CallPosition = (usize, usize);
 
-/// Matches results to calls. A result answers the nearest call before it with its id; second
-/// results and results without a call are dropped.
+/// Matches results to calls. Results without an open call are dropped.
 fn match_results(messages: &[ChatMessage]) -> HashMap<CallPosition, &ToolResultMessage> {
-    let mut open: HashMap<&str, VecDeque<CallPosition>> = HashMap::new();
+    let mut open = OpenCalls::default();
     let mut claims = HashMap::new();
     for (place, message) in messages.iter().enumerate() {
         match message {
             ChatMessage::User(_) => {}
             ChatMessage::Assistant(message) => {
-                for call in message.tool_calls() {
-                    // A new call with this id ends the older one.
-                    open.remove(call.id.as_str());
-                }
-                for (nth, call) in message.tool_calls().enumerate() {
-                    open.entry(&call.id).or_default().push_back((place, nth));
-                }
+                let calls = message.tool_calls().enumerate();
+                open.open(calls.map(|(nth, call)| (call.id.clone(), (place, nth))));
             }
             ChatMessage::ToolResult(result) => {
-                let waiting = open.get_mut(result.tool_call_id.as_str());
-                if let Some(call) = waiting.and_then(VecDeque::pop_front) {
-                    claims.insert(call, result);
-                }
+                claims.extend(open.take(&result.tool_call_id).map(|call| (call, result)));
             }
         }
     }

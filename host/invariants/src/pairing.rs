@@ -10,8 +10,8 @@
 //! ```
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 
+use ctxhost_engine_api::transcript::open_calls::OpenCalls;
 use ctxhost_engine_api::{Entry, Flags, Message, PlanItem, Role, ToolCall};
 
 use super::Repair;
@@ -95,15 +95,13 @@ impl<'f, 'a> PairingTable<'f, 'a> {
         table
     }
 
-    /// Assigns each result to the newest open call of its id before it, as the log does.
+    /// Assigns each result to an open call of its id before it, as the log does.
     fn assign_results(&mut self) {
-        let mut open: HashMap<String, (usize, usize)> = HashMap::new();
+        let mut open = OpenCalls::default();
         for (at, item) in self.frame.iter().enumerate() {
-            for (place, slot) in self.calls.get(at).into_iter().flatten().enumerate() {
-                // Some models use an id again: a result belongs to the newest open call with it.
-                open.insert(slot.call.id.to_string(), (at, place));
-            }
-            let answered = answered_id(item).and_then(|id| open.remove(id.as_ref()));
+            let slots = self.calls.get(at).into_iter().flatten().enumerate();
+            open.open(slots.map(|(place, slot)| (slot.call.id.to_string(), (at, place))));
+            let answered = answered_id(item).and_then(|id| open.take(id.as_ref()));
             let Some((caller, place)) = answered else { continue };
             let slot = self.calls.get_mut(caller).and_then(|slots| slots.get_mut(place));
             if let (Some(slot), Some(is_paired)) = (slot, self.is_paired.get_mut(at)) {
@@ -184,7 +182,7 @@ impl EmitOrder {
     }
 }
 
-/// The calls of an item, each id once: no provider accepts two results for one id.
+/// The calls of an item.
 fn call_slots<'a>(item: &PlanItem<'a>) -> Vec<CallSlot<'a>> {
     let calls = match item {
         PlanItem::Kept(entry) | PlanItem::ReplacedText { entry, .. } => entry.tool_calls(),
@@ -193,9 +191,7 @@ fn call_slots<'a>(item: &PlanItem<'a>) -> Vec<CallSlot<'a>> {
         }
         _ => Vec::new(),
     };
-    let mut known = std::collections::HashSet::new();
-    let is_new = |call: &ToolCall<'_>| known.insert(call.id.to_string());
-    calls.into_iter().filter(is_new).map(|call| CallSlot { call, result: None }).collect()
+    calls.into_iter().map(|call| CallSlot { call, result: None }).collect()
 }
 
 /// The id of the call of a result; `None` for an orphan.
@@ -269,6 +265,20 @@ mod tests {
             "dropped entry 3: a result without a call",
         ];
         check(script.result("a", "again"), "1 2", &left_out);
+    }
+
+    #[test]
+    fn calls_of_one_id_take_its_results_in_order() {
+        let script = Script::new().calls("", &["a", "b", "a"]).result("a", "1").result("b", "2");
+        check(script.clone().result("a", "3"), "0 1 2 3", &[]);
+        let moved = ["moved result 3 to its call"];
+        let early = Script::new().calls("", &["a", "b", "a"]).result("a", "1").result("a", "3");
+        check(early.result("b", "2"), "0 1 3 2", &moved);
+        // A result too many answers nothing.
+        let orphan = ["dropped entry 4: a result without a call"];
+        check(script.clone().result("a", "3").result("a", "4"), "0 1 2 3", &orphan);
+        let added = ["added the missing result of call a in entry 0"];
+        check(script.user("next"), "0 1 2 -a 3", &added);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! and counted as such.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
 
 use ctxhost_engine_api::{ContentBlock, Entry, Flags, Message, PlanItem, Role, Transcript};
@@ -208,9 +208,9 @@ fn calls_something(entry: &Entry<'_>) -> bool {
 struct CallPairs<'a> {
     /// In order; `None` once its result has come.
     expected: Vec<Option<Cow<'a, str>>>,
-    /// The index of each id. A map, because there may be tens of thousands of results, in any
-    /// order.
-    places: HashMap<Cow<'a, str>, usize>,
+    /// The indexes of each id without a result. A map, because there may be tens of thousands of
+    /// results, in any order.
+    places: HashMap<Cow<'a, str>, VecDeque<usize>>,
     /// The index of the first call without a result.
     first: usize,
 }
@@ -222,18 +222,16 @@ impl<'a> CallPairs<'a> {
         }
         self.close(violations);
         for block in message_of(item).map(|message| message.blocks).unwrap_or_default() {
-            if let ContentBlock::ToolCall(call) = block
-                // No provider accepts two results for one id, so a repeated id counts once.
-                && !self.places.contains_key(&call.id)
-            {
-                self.places.insert(call.id.clone(), self.expected.len());
+            if let ContentBlock::ToolCall(call) = block {
+                // Each result of a repeated id is that of its next call.
+                self.places.entry(call.id.clone()).or_default().push_back(self.expected.len());
                 self.expected.push(Some(call.id));
             }
         }
     }
 
     fn take(&mut self, call_id: &str, violations: &mut Vec<InvariantViolation>) {
-        let place = self.places.get(call_id).copied();
+        let place = self.places.get_mut(call_id).and_then(VecDeque::pop_front);
         let expected = place.and_then(|place| self.expected.get_mut(place));
         if expected.and_then(Option::take).is_none() {
             violations.push(InvariantViolation::OrphanResult { call_id: call_id.to_owned() });

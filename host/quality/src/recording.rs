@@ -6,6 +6,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use ctxhost_config::Config;
 use ctxhost_context::{ContextError, LiveSession};
 use ctxhost_engine::{EngineSpec, HostClock};
+use ctxhost_engine_api::transcript::open_calls::OpenCalls;
 use ctxhost_engine_api::{Entry, EntryKind, PlanItem, Role, Transcript};
 use ctxhost_retention::texts_of;
 use ctxhost_session::{Record, RecordKind, Session};
@@ -248,7 +249,8 @@ struct StepMeter {
     needed_share: f64,
     /// The entry that shows the newest whole content of each file: the result of a read, or a write.
     contents: HashMap<String, String>,
-    open_reads: HashMap<String, String>,
+    /// The paths of reads without a result yet; no path for other calls.
+    open_reads: OpenCalls<Option<String>>,
     edits: u64,
     rereads: u64,
     /// The user message that no request has been shaped for yet.
@@ -314,17 +316,22 @@ impl StepMeter {
     }
 
     fn note_contents(&mut self, entry: &Entry<'_>) {
+        let mut reads = Vec::new();
         for call in entry.tool_calls() {
-            let Some(path) = call.string_argument(&PATHS) else { continue };
+            let path = call.string_argument(&PATHS);
             let name = call.name.to_lowercase();
-            if name.contains("read") {
-                self.open_reads.insert(call.id.to_string(), path);
-            } else if name.contains("write") {
-                self.contents.insert(path, entry.id().to_owned());
+            let is_read = name.contains("read");
+            match &path {
+                Some(path) if !is_read && name.contains("write") => {
+                    self.contents.insert(path.clone(), entry.id().to_owned());
+                }
+                _ => {}
             }
+            reads.push((call.id.into_owned(), path.filter(|_| is_read)));
         }
+        self.open_reads.open(reads);
         if let Some(result) = entry.tool_result()
-            && let Some(path) = self.open_reads.remove(result.call_id.as_ref())
+            && let Some(path) = self.open_reads.take(&result.call_id).flatten()
         {
             self.contents.insert(path, entry.id().to_owned());
         }

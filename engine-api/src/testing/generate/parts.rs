@@ -53,10 +53,12 @@ pub struct ToolRound {
     pub provider_tool: bool,
     /// Whether the call ids are the same in every such round.
     pub reuses_ids: bool,
+    /// Whether each two calls of the message have the same id.
+    pub repeats_ids: bool,
     /// The number of calls.
     pub calls: usize,
-    /// The results in order of arrival. A call may have no result, or several, of which all but the first
-    /// are orphans.
+    /// The results in order of arrival. A call may have no result. Those beyond the number of calls with
+    /// their id are orphans.
     pub results: Vec<RoundResult>,
 }
 
@@ -112,23 +114,26 @@ fn rounds() -> impl Strategy<Value = ToolRound> {
     let aborted = prop::bool::weighted(0.2);
     // Rare shapes are weighted so that most transcripts stay valid.
     let reuses_ids = prop::bool::weighted(0.3);
+    let repeats_ids = prop::bool::weighted(0.2);
     let results = vec(round_results(), 0..5);
     let provider_tool = prop::bool::weighted(0.2);
-    (text, argument, any::<bool>(), aborted, provider_tool, reuses_ids, 1..4_usize, results)
-        .prop_map(
-            |(text, argument, thinking, aborted, provider_tool, reuses_ids, calls, results)| {
-                ToolRound {
-                    text,
-                    argument,
-                    thinking,
-                    aborted,
-                    provider_tool,
-                    reuses_ids,
-                    calls,
-                    results,
-                }
-            },
-        )
+    let flags = (any::<bool>(), aborted, provider_tool, reuses_ids, repeats_ids);
+    (text, argument, flags, 1..4_usize, results).prop_map(
+        |(text, argument, flags, calls, results)| {
+            let (thinking, aborted, provider_tool, reuses_ids, repeats_ids) = flags;
+            ToolRound {
+                text,
+                argument,
+                thinking,
+                aborted,
+                provider_tool,
+                reuses_ids,
+                repeats_ids,
+                calls,
+                results,
+            }
+        },
+    )
 }
 
 fn round_results() -> impl Strategy<Value = RoundResult> {
@@ -161,7 +166,9 @@ impl Script {
     fn play_round(&mut self, round: &ToolRound) {
         // Some providers number calls from zero in every response.
         let number = if round.reuses_ids { 0 } else { self.next_round() };
-        let ids: Vec<String> = (0..round.calls).map(|k| format!("call_{number}_{k}")).collect();
+        let per_id = if round.repeats_ids { 2 } else { 1 };
+        let ids: Vec<String> =
+            (0..round.calls).map(|k| format!("call_{number}_{}", k / per_id)).collect();
         let tool = round.provider_tool.then(|| format!("provider_{number}"));
         let links =
             AnswerLinks { ids: tool.clone().into_iter().collect(), ..AnswerLinks::default() };

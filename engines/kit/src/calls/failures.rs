@@ -1,8 +1,8 @@
 //! Calls that failed and did not succeed in a later attempt.
 
-use std::collections::HashMap;
 use std::ops::Range;
 
+use ctxhost_engine_api::transcript::open_calls::OpenCalls;
 use ctxhost_engine_api::{Entry, Flags, Transcript};
 
 use super::{describe_call, failure_status};
@@ -27,20 +27,21 @@ pub fn open_failures<'a>(
     transcript: &'a Transcript,
     ranges: &[Range<u64>],
 ) -> Vec<OpenFailure<'a>> {
-    let mut calls_by_id = HashMap::new();
+    let mut calls = OpenCalls::default();
     let mut open: Vec<OpenFailure<'a>> = Vec::new();
     for entry in ranges.iter().flat_map(|range| transcript.range(range.clone())) {
         // Call ids may repeat in later turns, so only the calls of the current frame count.
         if entry.is_cut_point() {
-            let calls = entry.tool_calls().into_iter();
-            calls_by_id = calls.map(|call| (call.id.to_string(), describe_call(&call))).collect();
+            calls = OpenCalls::default();
+            let called = entry.tool_calls().into_iter();
+            calls.open(called.map(|call| (call.id.to_string(), describe_call(&call))));
         }
         let Some(result) = entry.tool_result() else { continue };
-        let Some(call) = calls_by_id.get(result.call_id.as_ref()) else { continue };
+        let Some(call) = calls.take(&result.call_id) else { continue };
         // The same call was tried again: only its newest outcome counts.
-        open.retain(|earlier| earlier.call != *call);
+        open.retain(|earlier| earlier.call != call);
         if entry.has(Flags::ERROR) {
-            open.push(OpenFailure { call: call.clone(), result: entry });
+            open.push(OpenFailure { call, result: entry });
         }
     }
     open

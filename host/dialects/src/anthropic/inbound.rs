@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::API;
 use crate::inbound::{
@@ -16,7 +16,7 @@ use crate::inbound::{
     list_span, optional_count, optional_text, output_limit, parse_content, raw_fields, raw_items,
     result_entry, user_entry,
 };
-use crate::json::{set, string, take, take_text, text, text_of};
+use crate::json::{parse_object, set, string, take, take_text, text, text_of};
 use crate::message::{ChatBlock, ChatMessage, ToolCallBlock};
 
 /// Claude Code puts texts with this tag beside tool results: they do not start a user's turn.
@@ -92,9 +92,9 @@ impl InboundDialect for AnthropicInbound {
     }
 
     fn edit_items(&self, items: &[&str], edits: &[ItemEdit<'_>]) -> Vec<Value> {
-        let read = |item: &&str| serde_json::from_str::<Map<String, Value>>(item).ok();
-        let Some(mut message) = items.first().and_then(read) else { return Vec::new() };
-        let blocks = blocks_of(message.remove("content").unwrap_or_default());
+        let message = items.first().and_then(|item| parse_object(item).ok());
+        let Some(mut message) = message else { return Vec::new() };
+        let blocks = blocks_of(take(&mut message, "content"));
         let blocks = match message.get("role").and_then(Value::as_str) {
             Some("user") => edit_user_parts(blocks, edits, is_result, edit_result, edit_blocks),
             Some("assistant") => apply_edit(blocks, edits.first(), replace_text, replace_answer),
@@ -103,8 +103,8 @@ impl InboundDialect for AnthropicInbound {
         if blocks.is_empty() {
             return Vec::new();
         }
-        message.insert("content".into(), blocks.into());
-        vec![message.into()]
+        set(&mut message, "content", blocks);
+        vec![message]
     }
 
     fn user_item(&self, text: &str) -> Value {

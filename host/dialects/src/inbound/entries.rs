@@ -6,7 +6,7 @@ use std::fmt;
 use ctxhost_engine_api::transcript::links::AnswerLinks;
 use serde_json::Value;
 
-use super::{InboundError, ParseContext, ParsedEntry};
+use super::{InboundError, ParseContext, ParsedEntry, parse_item};
 use crate::message::{
     AssistantMessage, ChatBlock, ChatMessage, ToolResultMessage, UserMessage, tool_calls,
 };
@@ -14,7 +14,7 @@ use crate::message::{
 /// Parses items, each when it is needed.
 pub fn json_items(items: &[&str]) -> impl Iterator<Item = Result<Value, InboundError>> {
     items.iter().enumerate().map(|(number, item)| {
-        serde_json::from_str(item).map_err(|error| InboundError::in_message(number, error))
+        parse_item(item).map_err(|error| InboundError::in_message(number, error))
     })
 }
 

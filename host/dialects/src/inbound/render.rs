@@ -6,7 +6,7 @@ use std::ops::Range;
 use ctxhost_engine_api::{Entry, PlanItem};
 use serde_json::Value;
 
-use super::{InboundDialect, ItemEdit, ParsedBody, list_span};
+use super::{InboundDialect, ItemEdit, ParsedBody, list_span, parse_item};
 use crate::message::ChatMessage;
 
 /// The position of an entry in a request.
@@ -198,7 +198,7 @@ impl BodyWriter<'_> {
         if !items.iter().any(|item| item.contains("thinking")) {
             return None;
         }
-        let parse = |item: &&str| serde_json::from_str::<Value>(item).ok();
+        let parse = |item: &&str| parse_item(item).ok();
         let values: Vec<Value> = items.iter().map(parse).collect::<Option<_>>()?;
         let has_thinking =
             |value: &Value| self.dialect.strip_thinking(value.clone()).as_ref() != Some(value);
@@ -269,7 +269,7 @@ impl BodyWriter<'_> {
             BodyPart::Inserted(value) => value,
             BodyPart::Original(group) => {
                 let item = self.source.group_items(group).first().copied().unwrap_or_default();
-                serde_json::from_str(item).unwrap_or_default()
+                parse_item(item).unwrap_or_default()
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use ctxhost_engine_api::transcript::open_calls::OpenCalls;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -222,10 +223,11 @@ fn replace_message(message: &mut Value, other: &ChatMessage) {
     else {
         return;
     };
+    let mut kept = OpenCalls::default();
+    kept.open(answer.tool_calls().map(|call| (call.id.clone(), call)));
     calls.retain_mut(|wire| {
         let id = string(wire, "id");
-        let kept = answer.tool_calls().find(|call| call.id == id);
-        id.is_empty() || kept.is_some_and(|call| set_arguments(wire, &call.arguments))
+        id.is_empty() || kept.take(&id).is_some_and(|call| set_arguments(wire, &call.arguments))
     });
 }
 

@@ -11,6 +11,7 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_128_with_seed};
 
 use super::traits::ItemTraits;
 use crate::secret::SecretFile;
+use ctxhost_dialects::inbound::parse_item;
 use ctxhost_session::SessionError;
 
 /// A 128-bit hash, seeded with a secret of this machine so that a client cannot construct a history with the hash
@@ -63,7 +64,7 @@ impl CanonicalItem {
     }
 
     fn from_json(seed: u64, item: &str) -> CanonicalItem {
-        match serde_json::from_str(item) {
+        match parse_item(item) {
             Ok(value) => CanonicalItem::from_value(seed, &value, item.len()),
             Err(_) => CanonicalItem { hash: SeededHash::new(seed, item), traits: None },
         }
@@ -259,10 +260,10 @@ impl<'a> RequestItems<'a> {
     ///
     /// # Errors
     ///
-    /// Those of [`serde_json::from_str`].
+    /// Those of [`parse_item`].
     pub(crate) fn parse(&mut self, at: usize) -> serde_json::Result<Value> {
         let item = self.items.get(at).copied().unwrap_or_default();
-        let value = serde_json::from_str(item)?;
+        let value = parse_item(item)?;
         if let Some(known) = self.names.canonical.get_mut(at) {
             let seed = self.names.seed;
             known.get_or_insert_with(|| CanonicalItem::from_value(seed, &value, item.len()));

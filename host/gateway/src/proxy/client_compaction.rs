@@ -4,6 +4,7 @@ use axum::http::HeaderMap;
 use serde_json::{Map, Value};
 
 use crate::side_calls;
+use ctxhost_dialects::inbound::parse_item;
 
 /// The first items that may be a summary: a client may put context messages before it.
 const FIRST_ITEMS: usize = 8;
@@ -51,7 +52,7 @@ pub(super) fn has_compacted(headers: &HeaderMap) -> bool {
 
 /// Whether client or user text of an item matches. Tool results and model text may quote anything, so they are skipped.
 fn matches_client_text(is_in: &dyn Fn(&str) -> bool, item: &str) -> bool {
-    serde_json::from_str(item).is_ok_and(|item| any_client_text(&item, is_in))
+    parse_item(item).is_ok_and(|item| any_client_text(&item, is_in))
 }
 
 fn any_client_text(value: &Value, is_in: &dyn Fn(&str) -> bool) -> bool {

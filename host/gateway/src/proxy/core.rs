@@ -1,6 +1,7 @@
 //! The proxy: its runtime, its conversations and the measurements that it caches.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -53,6 +54,8 @@ pub struct Proxy {
     refused_thinking: Mutex<HashMap<String, usize>>,
     /// Models with a window too small for the engine that were reported already.
     small: Mutex<HashSet<ModelName>>,
+    /// Conversations with an unreadable request that was reported already.
+    pub(super) unreadable: Mutex<HashSet<SeededHash>>,
 }
 
 impl Proxy {
@@ -88,6 +91,7 @@ impl Proxy {
             firsts: Mutex::default(),
             refused_thinking: Mutex::default(),
             small: Mutex::default(),
+            unreadable: Mutex::default(),
         })
     }
 
@@ -192,6 +196,28 @@ impl Proxy {
         }
     }
 
+    /// Logs once per conversation that a request is forwarded unshaped because it cannot be read: nothing else shows it.
+    pub(super) fn warn_unreadable(&self, conversation: SeededHash, error: &dyn fmt::Display) {
+        let mut reported = lock(&self.unreadable);
+        if reported.len() >= MAX_MEASURED {
+            reported.clear();
+        }
+        if reported.insert(conversation) {
+            tracing::warn!(
+                %error,
+                "a request cannot be read: it and all requests of its conversation with the same content are forwarded \
+                 unshaped, without a limit on their size"
+            );
+        }
+    }
+
+    /// The key of a request without readable messages: the start of its body, which does not change as it grows.
+    pub(super) fn unread_key(&self, body: &[u8]) -> SeededHash {
+        const START_BYTES: usize = 512;
+        let start = body.get(..START_BYTES).unwrap_or(body);
+        SeededHash::new(self.seed, &String::from_utf8_lossy(start))
+    }
+
     /// Closes sessions, immediately or when the request that holds the session lock is shaped.
     pub(super) fn close_sessions(&self, sessions: Vec<SessionId>) {
         for session in sessions {
@@ -224,6 +250,6 @@ fn get_or_measure<T: Copy>(
     measured
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

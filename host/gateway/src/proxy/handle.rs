@@ -13,7 +13,7 @@ use super::long_window;
 use super::messages::{ClientRequest, LocalResponse, ShapingReport};
 use super::request::{ProxyAction, ProxyRequest};
 use super::shaping::{ParsedRequest, ShapedRequest};
-use crate::conversations::{RequestItems, session_scope};
+use crate::conversations::{RequestItems, SeededHash, session_scope};
 use ctxhost_agent::{SessionGuard, TurnError};
 use ctxhost_context::accounting::LearnedWindow;
 use ctxhost_context::{CompactionPolicy, Context, ContextError, Target};
@@ -35,8 +35,11 @@ impl Proxy {
     }
 
     async fn process(self: &Arc<Self>, request: &ClientRequest) -> ProxyAction {
-        let Ok(json) = std::str::from_utf8(&request.body) else {
-            return ProxyAction::pass_through(request);
+        let json = match std::str::from_utf8(&request.body) {
+            Ok(json) => json,
+            Err(error) => {
+                return self.forward_unread(request, self.unread_key(&request.body), &error);
+            }
         };
         let inbound = request.endpoint.inbound();
         let body = inbound.parse_body(json);
@@ -68,7 +71,9 @@ impl Proxy {
             // No messages: the provider has them (`previous_response_id`), and there is nothing to
             // shape.
             Ok(_) => return ProxyAction::pass_through(request),
-            Err(error) => return forward_unparsed(request, &error),
+            Err(error) => {
+                return self.forward_unread(request, self.unread_key(&request.body), &error);
+            }
         };
         if let Some(opened) = self.summary_signer.replace_signed(json, &body) {
             let request = ClientRequest { body: opened.into(), ..request.clone() };
@@ -88,12 +93,22 @@ impl Proxy {
         }
         match self.ingest(&meta, &mut request_items).await {
             Ok(ingested) => self.shape_and_forward(request, parsed, ingested).await,
-            Err(IngestError::Body(error)) => forward_unparsed(request, &error),
+            Err(IngestError::Body(error)) => self.forward_unread(request, key, &error),
             Err(error) => {
                 tracing::warn!(%error, "ingest failed: the request is forwarded unshaped");
                 ProxyAction::pass_through(request)
             }
         }
+    }
+
+    fn forward_unread(
+        &self,
+        request: &ClientRequest,
+        conversation: SeededHash,
+        error: &dyn std::fmt::Display,
+    ) -> ProxyAction {
+        self.warn_unreadable(conversation, error);
+        ProxyAction::pass_through(request)
     }
 
     async fn shape_and_forward(
@@ -257,9 +272,4 @@ impl Proxy {
             OverflowSize { conversation_tokens, tokens: context.expected_tokens(all_tokens) };
         Some(client_errors::overflow(proxy_request, &ingested.session, size))
     }
-}
-
-fn forward_unparsed(request: &ClientRequest, error: &dyn std::fmt::Display) -> ProxyAction {
-    tracing::debug!(%error, "the body was not parsed: the request is forwarded unshaped");
-    ProxyAction::pass_through(request)
 }

@@ -35,7 +35,8 @@ impl NewItems {
         let mut new = (known..items.len()).map(|at| {
             request_items.parse(at).map_err(|error| InboundError::in_message(at - known, error))
         });
-        let groups = inbound.parse_items(&mut new, context)?;
+        let groups = inbound.parse_items(&mut new, context);
+        let groups = groups.map_err(|error| error.after_items(known))?;
         let entries = groups.iter().flat_map(|group| &group.entries);
         let bodies = entries.map(record_body).collect::<Result<_, SessionError>>()?;
         Ok(NewItems { groups, bodies })

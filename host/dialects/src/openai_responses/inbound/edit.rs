@@ -1,5 +1,6 @@
 //! Applies the edits of a plan to items.
 
+use ctxhost_engine_api::transcript::open_calls::OpenCalls;
 use serde_json::{Value, json};
 
 use super::{ItemKind, call_id_of, kind_of, type_of};
@@ -57,12 +58,13 @@ fn replace_answer(items: &[Value], message: &ChatMessage) -> Vec<Value> {
     }
     let is_reasoning = |block: &ChatBlock| matches!(block, ChatBlock::ProviderItem { item, .. } if text(item, "type") == "reasoning");
     let has_reasoning = message.content().iter().any(is_reasoning);
+    let mut calls = OpenCalls::default();
+    calls.open(items.iter().filter_map(|item| Some((call_id_of(item)?.to_owned(), item))));
     let wire = |block: &ChatBlock| match block {
         ChatBlock::Text { text, .. } if text.trim().is_empty() => None,
         ChatBlock::Text { text, .. } => Some(output_message(text)),
         ChatBlock::ToolCall(call) => {
-            let item = items.iter().find(|item| text(item, "call_id") == call.id);
-            let mut item = item?.clone();
+            let mut item = calls.take(&call.id)?.clone();
             if !has_reasoning {
                 remove(&mut item, "id");
             }

@@ -73,8 +73,10 @@ fn reparse_group(
         last_item: items.start.checked_sub(1).and_then(|at| request_items.items().get(at)).copied(),
         tool_name_of: &|id| known_items.tool_of(id),
     };
+    let start = items.start;
     let items = request_items.items().get(items).unwrap_or_default();
-    let groups = inbound.parse_items(&mut json_items(items), before)?;
+    let groups = inbound.parse_items(&mut json_items(items), before);
+    let groups = groups.map_err(|error| error.after_items(start))?;
     let [group] = groups.as_slice() else { return Ok(None) };
     let content = |entry: &ParsedEntry| match entry {
         ParsedEntry::Message(message) => {

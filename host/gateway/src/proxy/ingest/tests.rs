@@ -1,5 +1,7 @@
 //! Clients that change earlier messages: one conversation stays one session, and two stay two.
 
+mod unusual_items;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -78,7 +80,11 @@ impl Gateway {
     }
 
     async fn forward(&self, name: Option<&str>, messages: &[Value]) -> UpstreamRequest {
-        let body = json!({ "model": "m", "max_tokens": 10, "messages": messages }).to_string();
+        let body = json!({ "model": "m", "max_tokens": 10, "messages": messages });
+        self.send(name, body.to_string()).await
+    }
+
+    async fn send(&self, name: Option<&str>, body: impl Into<Bytes>) -> UpstreamRequest {
         let mut headers = axum::http::HeaderMap::new();
         if let Some(name) = name {
             headers.insert("x-ctxhost-session", name.parse().unwrap());
@@ -87,7 +93,7 @@ impl Gateway {
             endpoint: Endpoint::ChatCompletions,
             provider: "openai".into(),
             headers,
-            body: Bytes::from(body),
+            body: body.into(),
         };
         match self.proxy.handle(&request).await {
             ProxyAction::Forward(forward) => forward,

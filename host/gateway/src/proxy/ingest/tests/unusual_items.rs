@@ -1,0 +1,108 @@
+//! Conversations over the window with an item that serde_json refuses, or with call ids that come twice.
+
+use super::*;
+use crate::proxy::core::lock;
+
+const WINDOW_TOKENS: u64 = 8_000;
+
+/// A long conversation that ends with these items.
+fn long_conversation(tail: &[&str]) -> String {
+    let text = |round: usize| format!("{round}: {}", "some more words ".repeat(60));
+    let rounds = (0..30).flat_map(|round| {
+        let answer = json!({ "role": "assistant", "content": text(round) });
+        [user(&format!("Question {round}.")).to_string(), answer.to_string()]
+    });
+    let tail = tail.iter().map(|item| (*item).to_owned());
+    let items: Vec<String> = rounds.chain(tail).collect();
+    format!(r#"{{"model":"m","messages":[{}]}}"#, items.join(","))
+}
+
+/// Checks that such a conversation is shaped, and that its last items are sent as they are.
+async fn check_shaped(tail: &[&str]) {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = Gateway::open(folder.path(), WINDOW_TOKENS).await;
+    let body = long_conversation(tail);
+    let sent = gateway.send(None, body.clone()).await;
+    assert_ne!(sent.report.engine, "none", "{tail:?}");
+    let shaped = String::from_utf8(sent.body.to_vec()).unwrap();
+    assert!(shaped.len() < body.len() / 2, "{} of {} bytes", shaped.len(), body.len());
+    assert!(shaped.ends_with(&format!("{}]}}", tail.join(","))), "{shaped}");
+    assert_eq!(lock(&gateway.proxy.unreadable).len(), 0);
+    // The same request again, and the next one, belong to the same session.
+    let session = sent.report.session.clone();
+    gateway.proxy.record_answer(sent.in_flight, None);
+    let mut longer = tail.to_vec();
+    longer.extend([
+        r#"{"role":"assistant","content":"Yes."}"#,
+        r#"{"role":"user","content":"And now?"}"#,
+    ]);
+    assert_eq!(gateway.send(None, long_conversation(&longer)).await.report.session, session);
+    gateway.close().await;
+}
+
+#[tokio::test]
+async fn an_item_that_the_parser_refuses_is_shaped_around() {
+    let deep =
+        format!(r#"{{"role":"user","content":"D","x":{}{}}}"#, "[".repeat(130), "]".repeat(130));
+    for odd in [
+        r#"{"role":"user","content":"A \ud83d cut"}"#,
+        r#"{"role":"user","content":"B","\ud83d":1}"#,
+        r#"{"role":"user","content":"C","x":1e400}"#,
+        &deep,
+    ] {
+        check_shaped(&[odd, r#"{"role":"user","content":"last"}"#]).await;
+    }
+}
+
+#[tokio::test]
+async fn a_cut_result_is_shortened_like_any_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = Gateway::open(folder.path(), WINDOW_TOKENS).await;
+    let result =
+        json!({ "role": "tool", "tool_call_id": "call_1", "content": "long text ".repeat(9_000) });
+    let result = result.to_string().replace("long", r"long\ud83d");
+    let body = long_conversation(&[&user("go").to_string(), &call(1).to_string(), &result]);
+    let sent = gateway.send(None, body).await;
+    let shaped: Value = serde_json::from_slice(&sent.body).unwrap();
+    let last = shaped["messages"].as_array().unwrap().last().unwrap();
+    assert_eq!(last["tool_call_id"], "call_1");
+    let text = last["content"].as_str().unwrap();
+    assert!(text.len() < 30_000 && text.starts_with("long\u{FFFD} text"), "{text}");
+    gateway.close().await;
+}
+
+#[tokio::test]
+async fn both_results_of_two_calls_with_one_id_stay() {
+    let function = |name: &str| json!({ "name": name, "arguments": "{}" });
+    let calls = json!({ "role": "assistant", "content": null, "tool_calls": [
+        { "id": "a", "type": "function", "function": function("read") },
+        { "id": "a", "type": "function", "function": function("list") },
+    ] });
+    let result =
+        |text: &str| json!({ "role": "tool", "tool_call_id": "a", "content": text }).to_string();
+    let (ask, calls, first, second) =
+        (user("start").to_string(), calls.to_string(), result("text"), result("files"));
+    check_shaped(&[&ask, &calls, &first, &second]).await;
+}
+
+#[tokio::test]
+async fn an_unreadable_conversation_is_reported_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = Gateway::open(folder.path(), WINDOW_TOKENS).await;
+    let reported = || lock(&gateway.proxy.unreadable).len();
+    let mut tail = vec![r#""H""#];
+    for _ in 0..3 {
+        let body = long_conversation(&tail);
+        assert_eq!(gateway.send(None, body.clone()).await.body, body);
+        assert_eq!(reported(), 1);
+        tail.push(r#"{"role":"user","content":"once more"}"#);
+    }
+    // What is no request at all has no conversation, only a start.
+    for rest in ["", "!", "!!"] {
+        gateway.send(None, format!("{}{rest}", "not JSON".repeat(100))).await;
+        let not_utf8 = [[0xFF_u8; 600].as_slice(), rest.as_bytes()].concat();
+        gateway.send(None, not_utf8).await;
+    }
+    assert_eq!(reported(), 3);
+    gateway.close().await;
+}
