@@ -29,8 +29,6 @@ mod identity;
 mod killed;
 #[path = "gateway/limits.rs"]
 mod limits;
-#[path = "gateway/linked.rs"]
-mod linked;
 #[path = "gateway/many.rs"]
 mod many;
 #[path = "gateway/models.rs"]

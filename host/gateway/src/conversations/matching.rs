@@ -266,7 +266,7 @@ mod tests {
     #[test]
     fn an_unknown_first_item_is_the_only_one_parsed() {
         let item = |at: usize, text: &str| {
-            let role = if at % 2 == 0 { "user" } else { "assistant" };
+            let role = if at.is_multiple_of(2) { "user" } else { "assistant" };
             format!(r#"{{"role":"{role}","content":"{text}"}}"#)
         };
         let texts = ["One.", "Two.", "Three.", "Four.", "Five."];

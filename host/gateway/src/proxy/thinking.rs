@@ -64,8 +64,9 @@ impl ThinkingPlan {
         let changed = first_changed(known_items, items).unwrap_or(usize::MAX);
         let without = [older, changed..current_turn.unwrap_or(usize::MAX).max(changed)];
         let plan = ThinkingPlan { without, is_off: false };
-        let first = current_turn.and_then(|from| first_answer(known_items, items, from));
-        ThinkingPlan { is_off: first.is_some_and(|group| plan.omits(group)), ..plan }
+        let first = open_loop_answer(items).and_then(PlanItem::entry);
+        let first = first.and_then(|entry| known_items.location(entry.id()));
+        ThinkingPlan { is_off: first.is_some_and(|place| plan.omits(place.group)), ..plan }
     }
 
     fn omits(&self, group: usize) -> bool {
@@ -113,16 +114,32 @@ fn first_changed(known_items: &KnownItems, items: &[PlanItem<'_>]) -> Option<usi
     locations.next().map(|location| location.group)
 }
 
-/// The group of the first answer of a turn.
-fn first_answer(known_items: &KnownItems, items: &[PlanItem<'_>], from: usize) -> Option<usize> {
-    let answers = items.iter().filter(|item| item.role() == Role::Assistant);
-    let mut groups =
-        answers.filter_map(|item| Some(known_items.location(item.entry()?.id())?.group));
-    groups.find(|group| *group >= from)
+/// The first answer of the tool loop at the end of a request, as the provider reads it: items between two answers are
+/// one message, also where a plan has dropped the answer between them.
+fn open_loop_answer<'i, 'a>(items: &'i [PlanItem<'a>]) -> Option<&'i PlanItem<'a>> {
+    let mut messages: Vec<UnitRoles> = Vec::new();
+    let mut is_behind_answer = true;
+    for (number, item) in items.iter().enumerate() {
+        let is_answer = item.role() == Role::Assistant;
+        if is_answer || is_behind_answer {
+            messages.push(UnitRoles { number, has_result: false, has_user: false });
+        }
+        is_behind_answer = is_answer;
+        let is_note = item.entry().is_some_and(|entry| entry.kind() == EntryKind::Custom);
+        if let Some(message) = messages.last_mut() {
+            message.has_result |= item.role() == Role::Tool;
+            message.has_user |= item.role() == Role::User && !is_note;
+        }
+    }
+    let from = open_turn_start(&messages, messages.len().checked_sub(1)?)?;
+    items.iter().skip(from).find(|item| item.role() == Role::Assistant)
 }
 
 #[cfg(test)]
 mod tests {
+    use ctxhost_engine_api::transcript::log::{NewEntry, TranscriptLog};
+    use ctxhost_engine_api::{Flags, Plan};
+
     use super::*;
 
     /// Groups by role: `u` user, `m` model, `r` tool results, `b` results and user text.
@@ -133,6 +150,36 @@ mod tests {
             has_user: matches!(role, 'u' | 'b'),
         };
         roles.chars().enumerate().map(group).collect()
+    }
+
+    #[test]
+    fn a_question_behind_kept_results_continues_their_loop() {
+        let mut log = TranscriptLog::new(0);
+        let roles = [Role::User, Role::Assistant, Role::Tool, Role::Assistant, Role::User];
+        for role in roles {
+            let call = |is_one: bool| is_one.then(|| "a".to_owned());
+            log.append(NewEntry {
+                id: String::new(),
+                parent_id: String::new(),
+                timestamp_ms: 0,
+                role,
+                kind: EntryKind::Message,
+                flags: Flags::default(),
+                tokens: 1,
+                text: "text".into(),
+                raw: String::new(),
+                calls: call(log.len() == 1).into_iter().collect(),
+                answers: call(role == Role::Tool),
+            });
+        }
+        let view = log.snapshot();
+        let first = |plan: &Plan| {
+            open_loop_answer(&plan.project(&view)).and_then(|item| Some(item.entry()?.seq()))
+        };
+        assert_eq!(first(&Plan::keep_all(view.len())), None);
+        let mut cut = Plan::default();
+        cut.keep(0..3).insert(Role::User, "what was done", 3..4).keep(4..5);
+        assert_eq!(first(&cut), Some(1));
     }
 
     #[test]
