@@ -53,3 +53,42 @@ pub(crate) fn edit_user_parts(
     parts.extend(edit_rest(rest, rest_edit));
     parts
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::inbound::InboundDialect;
+    use crate::message::{AssistantMessage, ChatBlock, ToolCallBlock};
+    use crate::openai_chat::OpenAiChatInbound;
+    use crate::openai_responses::OpenAiResponsesInbound;
+
+    /// Two calls with the id `a`, of which the second gets other arguments.
+    fn edit(dialect: &dyn InboundDialect, items: &[Value]) -> Vec<Value> {
+        let call = |name: &str, arguments| {
+            ChatBlock::ToolCall(ToolCallBlock::new("a".into(), name.into(), arguments))
+        };
+        let content = vec![call("read", json!({"n": 1})), call("list", json!({"n": 9}))];
+        let answer = AssistantMessage { content, ..AssistantMessage::default() };
+        let items: Vec<String> = items.iter().map(Value::to_string).collect();
+        let items: Vec<&str> = items.iter().map(String::as_str).collect();
+        dialect.edit_items(&items, &[ItemEdit::ReplaceMessage(ChatMessage::Assistant(answer))])
+    }
+
+    #[test]
+    fn calls_with_one_id_are_edited_in_order() {
+        let call = |name: &str, arguments: &str| {
+            let function = json!({"name": name, "arguments": arguments});
+            json!({"id": "a", "type": "function", "function": function})
+        };
+        let chat = |second: &str| {
+            let calls = [call("read", r#"{"n":1}"#), call("list", second)];
+            json!({"role": "assistant", "content": null, "tool_calls": calls})
+        };
+        assert_eq!(edit(&OpenAiChatInbound, &[chat(r#"{"n":2}"#)]), [chat(r#"{"n":9}"#)]);
+        let item = |name: &str, arguments: &str| json!({"type": "function_call", "call_id": "a", "name": name, "arguments": arguments});
+        let items = |second: &str| [item("read", r#"{"n":1}"#), item("list", second)];
+        assert_eq!(edit(&OpenAiResponsesInbound, &items(r#"{"n":2}"#)), items(r#"{"n":9}"#));
+    }
+}
