@@ -37,26 +37,46 @@ pub(crate) fn lower_numbers(json: &str, paths: &[&[&str]], limit: u64) -> Option
     Some(LoweredBody { body: replace_spans(json, changes)?, max_tokens: limit })
 }
 
-/// [`lower_numbers`] for Anthropic, which requires a thinking budget below `max_tokens`.
-pub(crate) fn lower_anthropic(json: &str, limit: u64) -> Option<LoweredBody> {
-    let asked = number_at(json, &["max_tokens"])?;
-    let is_enabled = raw_at(json, &["thinking", "type"]) == Some("\"enabled\"");
-    let budget = is_enabled.then(|| number_at(json, &["thinking", "budget_tokens"])).flatten();
+/// The fields in which a request may state a budget for thinking. Providers require it to be below the limit of the answer.
+const THINKING_BUDGETS: [&[&str]; 2] =
+    [&["thinking", "budget_tokens"], &["reasoning", "max_tokens"]];
+
+/// [`lower_numbers`] for a request that may have a budget for thinking, which is lowered with the limit.
+pub(crate) fn lower_with_thinking(
+    json: &str,
+    paths: &[&[&str]],
+    limit: u64,
+) -> Option<LoweredBody> {
+    let limits = || paths.iter().filter_map(|path| number_at(json, path));
+    let asked = limits().map(|number| number.value).max()?;
+    let is_enabled = |path: &&&[&str]| {
+        let state = path.first().and_then(|object| raw_at(json, &[object, "type"]));
+        state.is_none_or(|state| state == "\"enabled\"")
+    };
+    let budgets = THINKING_BUDGETS.iter().filter(is_enabled);
+    let budgets = budgets.filter_map(|path| number_at(json, path));
     // Interleaved thinking may have a budget above `max_tokens`; that one is valid as it is.
-    let budget = budget.filter(|budget| (limit..asked.value).contains(&budget.value));
-    let Some(budget) = budget else { return lower_numbers(json, &[&["max_tokens"]], limit) };
+    let budgets = budgets.filter(|budget| (limit..asked).contains(&budget.value));
+    let budgets: Vec<NumberSpan> = budgets.collect();
+    if budgets.is_empty() {
+        return lower_numbers(json, paths, limit);
+    }
     let limit = limit.max(2 * MIN_THINKING_TOKENS);
-    if limit >= asked.value {
+    if limit >= asked {
         return None;
     }
-    // Halved and not fitted exactly: every new budget invalidates the provider's cache of the
-    // messages, so consecutive requests should arrive at the same one.
-    let mut tokens = budget.value;
-    while tokens > limit / 2 {
-        tokens /= 2;
-    }
-    let tokens = tokens.max(MIN_THINKING_TOKENS);
-    let changes = vec![(asked.span, limit.to_string()), (budget.span, tokens.to_string())];
+    let limits = limits().filter(|number| number.value > limit);
+    let limits = limits.map(|number| (number.span, limit.to_string()));
+    let budgets = budgets.into_iter().map(|budget| {
+        // Halved and not fitted exactly: every new budget invalidates the provider's cache of the
+        // messages, so consecutive requests should arrive at the same one.
+        let mut tokens = budget.value;
+        while tokens > limit / 2 {
+            tokens /= 2;
+        }
+        (budget.span, tokens.max(MIN_THINKING_TOKENS).to_string())
+    });
+    let changes = limits.chain(budgets).collect();
     Some(LoweredBody { body: replace_spans(json, changes)?, max_tokens: limit })
 }
 
@@ -102,7 +122,7 @@ mod tests {
     #[test]
     fn a_budget_for_thinking_stays_below_the_answer() {
         let check = |max, budget, limit, expected: Option<(u64, u64)>| {
-            let lowered = lower_anthropic(&thinking(max, budget), limit);
+            let lowered = lower_with_thinking(&thinking(max, budget), &[&["max_tokens"]], limit);
             let expected = expected
                 .map(|(max, budget)| LoweredBody { body: thinking(max, budget), max_tokens: max });
             assert_eq!(lowered, expected, "{max} {budget} {limit}");
@@ -122,6 +142,17 @@ mod tests {
         let json =
             "{\"max_tokens\":32000,\"thinking\":{\"type\":\"adaptive\",\"budget_tokens\":31000}}";
         let expected = json.replace("32000", "500");
-        assert_eq!(lower_anthropic(json, 500).unwrap().body, expected);
+        assert_eq!(lower_with_thinking(json, &[&["max_tokens"]], 500).unwrap().body, expected);
+    }
+
+    #[test]
+    fn the_budgets_of_routers_are_lowered_too() {
+        let paths: [&[&str]; 2] = [&["max_completion_tokens"], &["max_tokens"]];
+        let json = "{\"max_tokens\":16000,\"reasoning\":{\"max_tokens\":12000}}";
+        let lowered = lower_with_thinking(json, &paths, 3_499).unwrap();
+        assert_eq!(lowered.body, "{\"max_tokens\":3499,\"reasoning\":{\"max_tokens\":1500}}");
+        let json = "{\"reasoning\":{\"effort\":\"high\"},\"max_completion_tokens\":16000}";
+        let lowered = lower_with_thinking(json, &paths, 3_499).unwrap();
+        assert_eq!(lowered.body, json.replace("16000", "3499"));
     }
 }

@@ -241,9 +241,8 @@ async fn what_may_fit_is_asked_and_not_refused_by_an_estimate() {
     for system_tokens in [28_000, 45_000] {
         let request = claude(&words_of(system_tokens), 32_000, &[says("user", "hi")]);
         let forward = gateway.forward(&request).await;
-        // What its provider would refuse, it refuses in its own words.
         let max_tokens = forward.report.max_tokens.unwrap_or(32_000);
-        assert_eq!(max_tokens < 32_000, system_tokens < 40_000, "{system_tokens}: {max_tokens}");
+        assert!(system_tokens + max_tokens <= 48_100, "{system_tokens}: {max_tokens}");
         let lowered = text(&request.body).replace("32000", &max_tokens.to_string());
         assert_eq!(text(&forward.body), lowered, "{system_tokens}");
     }
