@@ -36,6 +36,14 @@ struct GeminiBody<'a> {
     contents: Vec<&'a RawValue>,
 }
 
+/// A request to count tokens that has the whole request in a field.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct CountTokensBody<'a> {
+    #[serde(borrow, alias = "generate_content_request")]
+    generate_content_request: &'a RawValue,
+}
+
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct GenerationConfig {
@@ -86,7 +94,13 @@ impl UnansweredCalls {
 impl InboundDialect for GeminiInbound {
     /// Model and streaming are named by the path and not by the body.
     fn parse_body<'a>(&self, json: &'a str) -> Result<ParsedBody<'a>, InboundError> {
-        let wire: GeminiBody<'a> = serde_json::from_str(json).map_err(invalid_request)?;
+        let wire = serde_json::from_str(json).or_else(|error| {
+            let Ok(count) = serde_json::from_str::<CountTokensBody<'a>>(json) else {
+                return Err(invalid_request(error));
+            };
+            serde_json::from_str(count.generate_content_request.get()).map_err(invalid_request)
+        });
+        let wire: GeminiBody<'a> = wire?;
         let items = raw_items(&wire.contents);
         Ok(ParsedBody {
             // Both are in the path of a request, not in its body.

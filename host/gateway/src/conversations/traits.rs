@@ -78,9 +78,10 @@ impl ItemTraits {
         }
     }
 
-    /// Whether it has user text.
+    /// Whether it has user text. Instructions of a client are none: some put what they have retrieved into a system
+    /// message before the newest user message, and leave it out of the next request.
     pub(crate) fn has_user_text(&self) -> bool {
-        self.opening != 0
+        self.opening != 0 && self.author != ItemAuthor::Client
     }
 
     /// As one word, for a record.

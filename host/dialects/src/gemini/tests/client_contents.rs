@@ -59,3 +59,14 @@ fn one_part_is_a_list_of_one() {
     assert_eq!(GeminiInbound.join_items(&mut first, one), None);
     assert_eq!(first["parts"], json!([{ "text": "hello" }, { "text": "hello" }]));
 }
+
+#[test]
+fn a_count_may_have_the_request_in_a_field() {
+    let contents = json!([{ "role": "user", "parts": [{ "text": "Count me." }] }]);
+    let request = json!({ "systemInstruction": { "parts": [{ "text": "Be brief." }] }, "contents": contents });
+    let wrapped = json!({ "generateContentRequest": request }).to_string();
+    let body = GeminiInbound.parse_body(&wrapped).unwrap();
+    assert_eq!(&wrapped[body.items_span.clone()], contents[0].to_string());
+    assert_eq!((body.items.len(), body.prompt_parts.len()), (1, 1));
+    assert!(GeminiInbound.parse_body("{\"generateContentRequest\":{}}").is_err());
+}

@@ -493,3 +493,23 @@ async fn a_request_of_too_many_messages_is_forwarded_and_not_kept() {
     assert_eq!(gateway.ask(&messages).await.tokens, None);
     assert_eq!(gateway.runtime.open_sessions(), known);
 }
+
+#[tokio::test]
+async fn instructions_before_the_newest_message_only_make_no_fork() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = Gateway::open(folder.path(), 100_000).await;
+    let mut history = Vec::new();
+    let mut sessions = BTreeSet::new();
+    for turn in 0..5 {
+        let question = json!({ "role": "user", "content": format!("Question {turn}?") });
+        let retrieved = json!({ "role": "system", "content": format!("Retrieved for {turn}.") });
+        let mut messages = history.clone();
+        messages.extend([retrieved, question.clone()]);
+        sessions.insert(gateway.ask(&messages).await.session);
+        history.extend([
+            question,
+            json!({ "role": "assistant", "content": format!("Answer {turn}.") }),
+        ]);
+    }
+    assert_eq!(sessions.len(), 1, "{sessions:?}");
+}
