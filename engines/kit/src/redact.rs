@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use regex::{Captures, Regex};
 
-use crate::text::{prefix, suffix};
+use crate::text::ends;
 
 /// Pattern and kind. A group named `secret` marks the part to replace; by default it is the whole
 /// match.
@@ -131,12 +131,7 @@ pub fn redacted_ends<'a>(
     end_chars: u64,
     gap: &str,
 ) -> Cow<'a, str> {
-    let head = prefix(text, head_chars, 1);
-    let rest = text.get(head.len()..).unwrap_or_default();
-    let end = suffix(rest, end_chars, 1);
-    if end.len() == rest.len() {
-        return redact(text);
-    }
+    let Some((head, end)) = ends(text, head_chars, end_chars) else { return redact(text) };
     // Searched beyond the cuts, because half a secret is not recognised.
     let searched_end = text.floor_char_boundary(head.len() + BESIDE_CUT_BYTES);
     let mut out = String::new();

@@ -154,13 +154,18 @@ pub fn head_and_tail<'a>(
     end_chars: u64,
     gap: &str,
 ) -> Cow<'a, str> {
+    match ends(text, head_chars, end_chars) {
+        Some((head, end)) => Cow::Owned(format!("{head}{gap}{end}")),
+        None => Cow::Borrowed(text),
+    }
+}
+
+/// Head and end of a text, in weighted characters; `None` if nothing is between them.
+pub(crate) fn ends(text: &str, head_chars: u64, end_chars: u64) -> Option<(&str, &str)> {
     let head = prefix(text, head_chars, 1);
     let rest = text.get(head.len()..).unwrap_or("");
     let end = suffix(rest, end_chars, 1);
-    if end.len() == rest.len() {
-        return Cow::Borrowed(text);
-    }
-    Cow::Owned(format!("{head}{gap}{end}"))
+    (end.len() < rest.len()).then_some((head, end))
 }
 
 /// Whether the end of a text states an outcome: a failure, a total, the end of a JSON object.
