@@ -3,8 +3,9 @@
 //! Memory is a cache: any conversation can be evicted and is found again by its first items.
 
 mod eviction;
+mod state;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,34 +13,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 
-use super::conversation::{Conversation, EvictedConversation, SessionLocation};
+pub(crate) use self::eviction::CacheLimits;
+use self::state::TableState;
+use super::conversation::{Conversation, SessionLocation};
 use super::index::{self, ConversationIndex, IndexEntry};
 use super::matching::RequestMatch;
 use super::read_pool::ReadPool;
 use super::seeded_hash::{ConversationScope, RequestItems, SeededHash};
-use ctxhost_config::GatewaySettings;
 use ctxhost_session::SessionFolder;
 
 /// Files that are read to find the conversation of one request, best candidates first. More than a few share the
 /// same first items only if a user rewinds often or a program always starts with the same greeting.
 const MAX_READ: usize = 128;
-
-/// How much of the conversations is kept in memory.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct CacheLimits {
-    /// `gateway.conversations`.
-    pub(crate) conversations: usize,
-    /// `gateway.max_conversations_bytes`.
-    pub(crate) bytes: u64,
-}
-
-impl CacheLimits {
-    /// The limits of the settings.
-    pub(crate) fn new(settings: &GatewaySettings) -> CacheLimits {
-        let conversations = settings.conversations.max(1);
-        CacheLimits { conversations, bytes: settings.max_conversations_bytes }
-    }
-}
 
 /// All conversations.
 #[derive(Debug)]
@@ -53,27 +38,6 @@ pub(crate) struct ConversationTable {
     is_capacity_warned: AtomicBool,
 }
 
-#[derive(Debug, Default)]
-struct TableState {
-    /// All in memory, by session id.
-    conversations: HashMap<String, Arc<Conversation>>,
-    /// The sum of their sizes in memory.
-    memory_bytes: u64,
-    keys: HashMap<SeededHash, KeyGroup>,
-    evicted: HashMap<String, EvictedConversation>,
-    /// The ids in `evicted`, the oldest first.
-    evicted_order: VecDeque<String>,
-}
-
-/// The conversations of one key.
-#[derive(Debug, Default)]
-struct KeyGroup {
-    /// Those in memory, the newest first.
-    conversations: Vec<Arc<Conversation>>,
-    /// The index of those in files; `None` until it is read.
-    index: Option<ConversationIndex>,
-}
-
 /// Metrics of the table.
 #[derive(Clone, Debug, Default)]
 pub struct ConversationCounts {
@@ -81,53 +45,6 @@ pub struct ConversationCounts {
     pub in_memory: Gauge,
     /// Reloads of conversations that were evicted because there were too many.
     pub read_again: Counter,
-}
-
-impl TableState {
-    fn add(&mut self, conversation: Arc<Conversation>) {
-        self.keys
-            .entry(conversation.key())
-            .or_default()
-            .conversations
-            .insert(0, conversation.clone());
-        self.insert(conversation);
-    }
-
-    fn insert(&mut self, conversation: Arc<Conversation>) {
-        self.conversations.insert(conversation.id().to_owned(), conversation.clone());
-        self.count_memory(&conversation, conversation.known_items().memory_bytes());
-    }
-
-    /// Counts the size of a conversation in the table anew.
-    fn count_memory(&mut self, conversation: &Conversation, bytes: u64) {
-        let before = conversation.memory_bytes.swap(bytes, Ordering::Relaxed);
-        self.memory_bytes = self.memory_bytes.saturating_sub(before).saturating_add(bytes);
-    }
-
-    fn remove(&mut self, conversation: &Arc<Conversation>) {
-        if self.conversations.remove(conversation.id()).is_some() {
-            self.count_memory(conversation, 0);
-        }
-        for key in &conversation.state().keys {
-            let Some(group) = self.keys.get_mut(key) else { continue };
-            group.conversations.retain(|known| !Arc::ptr_eq(known, conversation));
-            // The index is on disk.
-            if group.conversations.is_empty() {
-                self.keys.remove(key);
-            }
-        }
-    }
-
-    fn remember(&mut self, id: &str, evicted: EvictedConversation, capacity: usize) {
-        if self.evicted.insert(id.to_owned(), evicted).is_none() {
-            self.evicted_order.push_back(id.to_owned());
-        }
-        while self.evicted_order.len() > capacity
-            && let Some(oldest) = self.evicted_order.pop_front()
-        {
-            self.evicted.remove(&oldest);
-        }
-    }
 }
 
 impl ConversationTable {

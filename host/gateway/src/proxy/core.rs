@@ -196,7 +196,8 @@ impl Proxy {
         }
     }
 
-    /// Logs once per conversation that a request is forwarded unshaped because it cannot be read: nothing else shows it.
+    /// Logs once per conversation that a request is forwarded as it is, because it cannot be read or is too large: nothing
+    /// else shows it.
     pub(super) fn warn_unreadable(&self, conversation: SeededHash, error: &dyn fmt::Display) {
         let mut reported = lock(&self.unreadable);
         if reported.len() >= MAX_MEASURED {
@@ -205,8 +206,8 @@ impl Proxy {
         if reported.insert(conversation) {
             tracing::warn!(
                 %error,
-                "a request cannot be read: it and all requests of its conversation with the same content are forwarded \
-                 unshaped, without a limit on their size"
+                "a request cannot be shaped: it and all requests of its conversation with the same content are \
+                 forwarded as they are, without a limit on their size"
             );
         }
     }

@@ -70,6 +70,11 @@ impl Proxy {
             drop(conversation);
             yield_now().await;
         }
+        if self.conversations.is_crowded() && !self.conversations.is_overcrowded() {
+            // The others are in use. Without a pause each request would scan them all.
+            let until_ms = self.runtime.now_ms().saturating_add(SCAN_INTERVAL_MS);
+            self.eviction.backoff_until_ms.store(until_ms, Ordering::Relaxed);
+        }
     }
 
     /// Persists a conversation, closes its session and removes it from memory. `false` if it cannot be written.

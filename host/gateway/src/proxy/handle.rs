@@ -59,13 +59,9 @@ impl Proxy {
                 return ProxyAction::pass_through(request);
             }
             Ok(body) if body.items.len() > self.settings.max_messages => {
-                let (messages, most) = (body.items.len(), self.settings.max_messages);
-                tracing::warn!(
-                    messages,
-                    max_messages = most,
-                    "the request has {messages} messages, and gateway.max_messages is {most}: it is forwarded unshaped"
-                );
-                return ProxyAction::pass_through(request);
+                let (messages, limit) = (body.items.len(), self.settings.max_messages);
+                let error = format!("it has {messages} messages, gateway.max_messages is {limit}");
+                return self.forward_unread(request, self.unread_key(&request.body), &error);
             }
             Ok(body) if !body.items.is_empty() => body,
             // No messages: the provider has them (`previous_response_id`), and there is nothing to

@@ -5,7 +5,25 @@ use std::sync::atomic::Ordering;
 
 use super::super::conversation::{Conversation, EvictedConversation, SessionLocation};
 use super::ConversationTable;
+use ctxhost_config::GatewaySettings;
 use ctxhost_context::accounting::TokenAccounting;
+
+/// How much of the conversations is kept in memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CacheLimits {
+    /// `gateway.conversations`.
+    pub(crate) conversations: usize,
+    /// `gateway.max_conversations_bytes`.
+    pub(crate) bytes: u64,
+}
+
+impl CacheLimits {
+    /// The limits of the settings.
+    pub(crate) fn new(settings: &GatewaySettings) -> CacheLimits {
+        let conversations = settings.conversations.max(1);
+        CacheLimits { conversations, bytes: settings.max_conversations_bytes }
+    }
+}
 
 /// The hard limit, as a multiple of `gateway.conversations`. Conversations with an unanswered request, or that
 /// cannot be written, stay up to this: an upstream that is down must not exhaust the memory.

@@ -1,5 +1,6 @@
 //! Clients that change earlier messages: one conversation stays one session, and two stay two.
 
+mod eviction;
 mod unusual_items;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -323,60 +324,6 @@ async fn an_edited_message_forks_if_it_was_answered_and_is_replaced_otherwise() 
 }
 
 #[tokio::test]
-async fn evicted_conversations_with_the_same_beginning_are_distinguished() {
-    const AGENTS: usize = 70;
-    let folder = tempfile::tempdir().unwrap();
-    let mut agents: Vec<Vec<Value>> = vec![vec![user("Read all files.")]; AGENTS];
-    let mut sessions = vec![BTreeSet::new(); AGENTS];
-    for round in 0..4 {
-        // A new process each time, with more files of one key than are read at once.
-        let gateway = Gateway::small(folder.path(), 200_000, 4).await;
-        for (agent, messages) in agents.iter_mut().enumerate() {
-            let text = format!("agent {agent}: {}", "line ".repeat(20));
-            messages.extend([call(round), result(round, &text)]);
-            if round == 3 {
-                // Cleared while the conversation is not in memory.
-                messages[2] = result(0, &format!("agent {agent}"));
-            }
-            sessions[agent].insert(gateway.ask(messages).await.session);
-        }
-        gateway.settle().await;
-        gateway.close().await;
-    }
-    let several = sessions.iter().filter(|names| names.len() > 1).count();
-    assert_eq!(several, 0, "{sessions:?}");
-    let all: BTreeSet<&String> = sessions.iter().flatten().collect();
-    assert_eq!(all.len(), AGENTS);
-}
-
-#[tokio::test]
-async fn conversations_in_flight_or_without_answer_stay_in_memory() {
-    let folder = tempfile::tempdir().unwrap();
-    let gateway = Gateway::small(folder.path(), 200_000, 2).await;
-    let task = |number: usize| user(&format!("Task {number}."));
-    let mut out = Vec::new();
-    for number in 0..10 {
-        out.push(gateway.forward(None, &[task(number)]).await);
-    }
-    let proxy = &gateway.proxy;
-    assert_eq!(proxy.conversations.eviction_candidates(i64::MIN).len(), 0, "all are in flight");
-    // Half of the responses break off.
-    let broken: Vec<String> = out.drain(5..).map(|forward| forward.report.session).collect();
-    assert_eq!(proxy.conversations.eviction_candidates(i64::MIN).len(), 0);
-    for (number, session) in (5..10).zip(&broken) {
-        // A changed request after a broken response is the same conversation.
-        let other = [task(number), user("Another end.")];
-        assert_eq!(gateway.ask(&other).await.session, *session);
-    }
-    for forward in out {
-        gateway.proxy.record_answer(forward.in_flight, None);
-    }
-    gateway.settle().await;
-    assert!(gateway.runtime.open_sessions() <= 2);
-    gateway.close().await;
-}
-
-#[tokio::test]
 async fn sessions_that_wait_for_the_upstream_are_closed_and_reopened_for_the_answer() {
     let folder = tempfile::tempdir().unwrap();
     let gateway = Gateway::small(folder.path(), 200_000, 2).await;
@@ -480,18 +427,6 @@ proptest! {
         let all: BTreeSet<&String> = seen.values().flatten().collect();
         prop_assert_eq!(all.len(), seen.len(), "{:?}", seen);
     }
-}
-
-#[tokio::test]
-async fn a_request_of_too_many_messages_is_forwarded_and_not_kept() {
-    let folder = tempfile::tempdir().unwrap();
-    let gateway = Gateway::with(folder.path(), 100_000, "max_messages = 3").await;
-    let messages: Vec<Value> =
-        (0..4).map(|at| json!({ "role": "user", "content": format!("part {at}") })).collect();
-    assert!(gateway.ask(&messages[..3]).await.tokens.is_some());
-    let known = gateway.runtime.open_sessions();
-    assert_eq!(gateway.ask(&messages).await.tokens, None);
-    assert_eq!(gateway.runtime.open_sessions(), known);
 }
 
 #[tokio::test]

@@ -1,4 +1,5 @@
-//! Conversations over the window with an item that serde_json refuses, or with call ids that come twice.
+//! Conversations over the window with an item that serde_json refuses, with call ids that come twice, or
+//! with too many items.
 
 use super::*;
 use crate::proxy::core::lock;
@@ -97,7 +98,7 @@ async fn an_unreadable_conversation_is_reported_once() {
         assert_eq!(reported(), 1);
         tail.push(r#"{"role":"user","content":"once more"}"#);
     }
-    // What is no request at all has no conversation, only a start.
+    // A body that is not a request has no conversation, only a start.
     for rest in ["", "!", "!!"] {
         gateway.send(None, format!("{}{rest}", "not JSON".repeat(100))).await;
         let not_utf8 = [[0xFF_u8; 600].as_slice(), rest.as_bytes()].concat();
@@ -105,4 +106,16 @@ async fn an_unreadable_conversation_is_reported_once() {
     }
     assert_eq!(reported(), 3);
     gateway.close().await;
+}
+
+#[tokio::test]
+async fn a_request_of_too_many_messages_is_forwarded_and_not_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = Gateway::with(folder.path(), 100_000, "max_messages = 3").await;
+    let messages: Vec<Value> =
+        (0..4).map(|at| json!({ "role": "user", "content": format!("part {at}") })).collect();
+    assert!(gateway.ask(&messages[..3]).await.tokens.is_some());
+    let known = gateway.runtime.open_sessions();
+    assert_eq!(gateway.ask(&messages).await.tokens, None);
+    assert_eq!(gateway.runtime.open_sessions(), known);
 }
