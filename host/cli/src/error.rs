@@ -180,7 +180,7 @@ impl From<SessionError> for CliError {
     fn from(error: SessionError) -> Self {
         let hint = match &error {
             SessionError::Header { name, .. } => recording_hint(Path::new(name)),
-            // A session in the database of opencode is no file.
+            // A session in the database of opencode is not a file.
             SessionError::Io { path, .. } => recording_hint(path),
             _ => None,
         };

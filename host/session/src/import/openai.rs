@@ -40,7 +40,7 @@ pub(super) fn import(bytes: &[u8]) -> Result<ImportedTranscript, ImportError> {
     draft.finish()
 }
 
-/// Whether the record is an item of the Responses API that is no message.
+/// Whether the record is an item of the Responses API other than a message.
 fn is_item(record: &JsonRecord) -> bool {
     let has_type = |of: &str| of == "reasoning" || of.ends_with("_call") || of.ends_with("_output");
     record.text("role").is_none() && record.text("type").is_some_and(has_type)
