@@ -147,7 +147,8 @@ impl QualityArgs {
         let config = run_setup::find_config(config_path, &beside, output)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let inputs = SessionSource::files(&self.files);
-        let page = self.report.as_deref().map(|path| OutputFile::new(path, &inputs)).transpose()?;
+        let page =
+            self.report.as_deref().map(|path| OutputFile::page(path, &inputs)).transpose()?;
         let mut report = runtime.block_on(self.measure(&config, output))?.judge();
         if self.no_timings {
             report = report.without_timings();

@@ -1,9 +1,13 @@
-//! The file that `--report` or `--out` names, which is never an input of the command.
+//! The file that `--report` or `--out` names, which never replaces an input of the command.
 
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use super::error::CliError;
 use ctxhost_platform::files::path_identity;
+
+/// The start of every page that is written.
+const PAGE_START: &str = "<!doctype html>";
 
 /// A file to write. An existing one is replaced, except a session or question file that is read.
 pub(super) struct OutputFile {
@@ -27,6 +31,17 @@ impl OutputFile {
         }
     }
 
+    /// The file of an HTML page. It replaces a page only: the command reads more than sessions, such as a config and the
+    /// libraries of engines.
+    pub(super) fn page(path: &Path, inputs: &[PathBuf]) -> Result<OutputFile, CliError> {
+        let file = OutputFile::new(path, inputs)?;
+        if path.is_file() && !is_page(path)? {
+            let message = format!("{} is not a page, and would be overwritten", path.display());
+            return Err(CliError::user(message).hint("use another file name, or delete it first"));
+        }
+        Ok(file)
+    }
+
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
@@ -36,6 +51,15 @@ impl OutputFile {
             CliError::internal(format!("cannot write {}: {error}", self.path.display()))
         })
     }
+}
+
+/// Whether a file is empty or starts like a page.
+fn is_page(path: &Path) -> Result<bool, CliError> {
+    let mut start = Vec::new();
+    let read = std::fs::File::open(path)
+        .and_then(|file| file.take(PAGE_START.len() as u64).read_to_end(&mut start));
+    read.map_err(|error| CliError::user(format!("cannot read {}: {error}", path.display())))?;
+    Ok(start.is_empty() || start.eq_ignore_ascii_case(PAGE_START.as_bytes()))
 }
 
 #[cfg(test)]

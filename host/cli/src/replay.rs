@@ -78,7 +78,8 @@ impl ReplayArgs {
             return Err(CliError::user("--report takes one session"));
         }
         let inputs = SessionSource::files(&self.sessions);
-        let page = self.report.as_deref().map(|path| OutputFile::new(path, &inputs)).transpose()?;
+        let page =
+            self.report.as_deref().map(|path| OutputFile::page(path, &inputs)).transpose()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| CliError::internal(error.to_string()))?;
         let mut reports = Vec::new();

@@ -46,9 +46,20 @@ fn no_output_file_replaces_an_input() {
             assert_eq!(fs::read(folder.path().join("s.jsonl")).unwrap(), before, "{arguments:?}");
         }
     }
-    let output = run(&["replay", "s.jsonl", "--report", "page.html"], folder.path());
-    assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
-    assert!(folder.path().join("page.html").exists());
+    for _ in 0..2 {
+        let output = run(&["replay", "s.jsonl", "--report", "page.html"], folder.path());
+        assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
+        assert!(folder.path().join("page.html").exists());
+    }
+    let config = "[plugins.slots]\ncontext_engine = \"window\"\n";
+    fs::write(folder.path().join("ctxhost.toml"), config).unwrap();
+    for command in [&["replay"][..], &["bench", "quality"]] {
+        let arguments = [command, &["s.jsonl", "--report", "ctxhost.toml"]].concat();
+        let output = run(&arguments, folder.path());
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", errors(&output));
+        assert!(errors(&output).contains("is not a page"), "{}", errors(&output));
+        assert_eq!(fs::read_to_string(folder.path().join("ctxhost.toml")).unwrap(), config);
+    }
 }
 
 #[test]
