@@ -58,7 +58,7 @@ pub struct DagEngine {
     sessions: SessionMap<DagSession>,
     compactions: AtomicU64,
     /// The session of the newest ingest, for the status.
-    newest: Mutex<SessionRef>,
+    newest: Mutex<Option<SessionRef>>,
 }
 
 impl ContextEngine for DagEngine {
@@ -81,7 +81,7 @@ impl ContextEngine for DagEngine {
             let asked = &request.entries;
             new.end.min(asked.end).saturating_sub(new.start.max(asked.start))
         });
-        *self.newest.lock().unwrap_or_else(PoisonError::into_inner) = request.session;
+        *self.newest.lock().unwrap_or_else(PoisonError::into_inner) = Some(request.session);
         Ok(IngestReply { entries })
     }
 
@@ -162,10 +162,13 @@ impl ContextEngine for DagEngine {
     fn status(&self) -> EngineStatus {
         // Counted here: the sum takes a pass over the index, an ingest must not.
         let newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let (nodes, bytes) = self.sessions.with_session(&newest, |session| {
-            let nodes: usize = session.tree.levels().iter().map(Vec::len).sum();
-            (nodes, session.index_bytes())
+        let counted = newest.map(|newest| {
+            self.sessions.with_session(&newest, |session| {
+                let nodes: usize = session.tree.levels().iter().map(Vec::len).sum();
+                (nodes, session.index_bytes())
+            })
         });
+        let (nodes, bytes) = counted.unwrap_or_default();
         EngineStatus {
             summary: format!(
                 "newest session: {} nodes, index of {} kB",

@@ -125,6 +125,7 @@ impl<'t> SecretRanges<'t> {
 }
 
 /// Head and end of a long text without secrets, joined by `gap`. Sizes are in weighted characters.
+/// A secret that reaches more than 8 KiB beyond a cut is not recognised there.
 pub fn redacted_ends<'a>(
     text: &'a str,
     head_chars: u64,
