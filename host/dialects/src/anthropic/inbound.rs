@@ -5,6 +5,7 @@ mod thinking;
 
 use std::borrow::Cow;
 
+use ctxhost_engine_api::transcript::open_calls::OpenCalls;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -277,12 +278,13 @@ fn replace_text(blocks: Vec<Value>, text: &str) -> Vec<Value> {
 
 /// An answer with other texts and calls.
 fn replace_answer(blocks: Vec<Value>, message: &ChatMessage) -> Vec<Value> {
-    let mut calls = blocks.iter().filter(|block| type_of(block) == "tool_use");
+    let mut calls = OpenCalls::default();
+    let originals = blocks.iter().filter(|block| type_of(block) == "tool_use");
+    calls.open(originals.map(|block| (text(block, "id").to_owned(), block)));
     let wire = |block: &ChatBlock| match block {
         ChatBlock::ToolCall(call) => {
-            let original = calls.find(|block| text(block, "id") == call.id);
-            let mut block =
-                original.cloned().or_else(|| wire_block(&ChatBlock::ToolCall(call.clone())))?;
+            let original = calls.take(&call.id).cloned();
+            let mut block = original.or_else(|| wire_block(&ChatBlock::ToolCall(call.clone())))?;
             set(&mut block, "input", call.arguments.clone());
             Some(block)
         }

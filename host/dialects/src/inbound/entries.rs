@@ -117,9 +117,9 @@ pub(crate) fn linked_entry(api: &str, content: Vec<ChatBlock>, links: AnswerLink
 pub(crate) fn links_of<'a>(
     parts: impl Iterator<Item = (Option<&'a str>, Option<&'a str>)>,
 ) -> AnswerLinks {
-    let (mut links, mut own) = (AnswerLinks::default(), HashSet::new());
+    let (mut links, mut own, mut others) = (AnswerLinks::default(), HashSet::new(), HashSet::new());
     for (id, refers_to) in parts {
-        let other = refers_to.filter(|id| !own.contains(id));
+        let other = refers_to.filter(|id| !own.contains(id) && others.insert(*id));
         links.refers_to.extend(other.map(str::to_owned));
         links.ids.extend(id.map(str::to_owned));
         own.extend(id);

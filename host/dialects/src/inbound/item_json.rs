@@ -18,7 +18,7 @@ use super::replace_spans;
 const MAX_LEVELS: usize = 96;
 
 /// A key that makes serde_json read an object as something else.
-const RESERVED_KEY: &str = r#""$serde_json::private::RawValue""#;
+const RESERVED_KEY: &str = "$serde_json::private::RawValue";
 
 /// The bytes of `\ud83d`.
 const ESCAPE_BYTES: usize = 6;
@@ -29,12 +29,25 @@ const ESCAPE_BYTES: usize = 6;
 ///
 /// Those of [`serde_json::from_str`], for what is not JSON.
 pub fn parse_item(json: &str) -> serde_json::Result<Value> {
-    serde_json::from_str(json).or_else(|error| {
-        let mut scanner = ItemScanner { json, changes: Vec::new(), at: 0, levels: 0 };
-        scanner.scan();
-        let readable = replace_spans(json, scanner.changes);
-        readable.and_then(|readable| serde_json::from_str(&readable).ok()).ok_or(error)
-    })
+    let parsed = serde_json::from_str(json);
+    // Also an item that serde_json reads: the record of its message has more levels.
+    if parsed.as_ref().is_ok_and(|value| has_levels(value, MAX_LEVELS)) {
+        return parsed;
+    }
+    let mut scanner = ItemScanner { json, changes: Vec::new(), at: 0, levels: 0 };
+    scanner.scan();
+    let readable = replace_spans(json, scanner.changes);
+    readable.and_then(|readable| serde_json::from_str(&readable).ok()).map_or(parsed, Ok)
+}
+
+/// Whether a value has at most this many levels.
+fn has_levels(value: &Value, most: usize) -> bool {
+    let is_within = |value| most > 0 && has_levels(value, most - 1);
+    match value {
+        Value::Array(values) => values.iter().all(is_within) && most > 0,
+        Value::Object(fields) => fields.values().all(is_within) && most > 0,
+        _ => true,
+    }
 }
 
 /// Finds what serde_json refuses, in JSON that has the right syntax.
@@ -90,8 +103,11 @@ impl ItemScanner<'_> {
             }
         }
         self.at += 1;
-        if self.json.get(start..self.at) == Some(RESERVED_KEY) {
-            self.replace(start, RESERVED_KEY.replace('$', "$ "));
+        let raw = self.json.get(start..self.at).unwrap_or_default();
+        // Each of its characters may be an escape.
+        let is_short = raw.len() <= (RESERVED_KEY.len() + 1) * ESCAPE_BYTES;
+        if is_short && serde_json::from_str::<String>(raw).is_ok_and(|text| text == RESERVED_KEY) {
+            self.replace(start, format!("\" {RESERVED_KEY}\""));
         }
     }
 
@@ -203,9 +219,20 @@ mod tests {
     }
 
     #[test]
+    fn what_the_parser_reads_itself_has_room_for_a_record() {
+        for levels in [MAX_LEVELS, MAX_LEVELS + 1, 120, 127] {
+            let item = parse_item(&nested(levels)).unwrap();
+            assert!(has_levels(&item, MAX_LEVELS), "{levels}");
+            assert!(!has_levels(&item, MAX_LEVELS - 1), "{levels}");
+        }
+    }
+
+    #[test]
     fn a_key_that_the_parser_reserves_is_read() {
-        let item = parse_item(r#"{"$serde_json::private::RawValue":1,"role":"user"}"#).unwrap();
-        assert_eq!(item["role"], "user");
+        for key in ["$serde_json::private::RawValue", r"\u0024serde_json::private::Raw\u0056alue"] {
+            let item = parse_item(&format!(r#"{{"{key}":1,"role":"user"}}"#)).unwrap();
+            assert_eq!(item["role"], "user");
+        }
     }
 
     #[test]
@@ -232,6 +259,7 @@ mod tests {
             prop_assert!(serde_json::from_str::<&RawValue>(&json).is_ok());
             let items = parse_item(&json).unwrap();
             prop_assert_eq!(items.as_array().unwrap().len(), parts.len());
+            prop_assert!(has_levels(&items, MAX_LEVELS));
         }
 
         #[test]
