@@ -235,11 +235,15 @@ impl Context {
         progress: PromptProgress,
     ) -> Result<Prompt, ContextError> {
         let view = self.view();
+        let settings = &self.settings.invariants;
+        let mut others = [budget, budget.without_reserve()].into_iter();
         let mut budget = self.trim_budget(target, &view, budget);
-        let mut plan = emergency_trim_plan(&view, budget.tokens, &self.settings.invariants);
-        if plan.is_err() && budget.spare_tokens > 0 {
-            budget = budget.without_reserve();
-            plan = emergency_trim_plan(&view, budget.tokens, &self.settings.invariants);
+        let mut plan = emergency_trim_plan(&view, budget.tokens, settings);
+        while plan.is_err()
+            && let Some(other) = others.next()
+        {
+            budget = other;
+            plan = emergency_trim_plan(&view, budget.tokens, settings);
         }
         let checked = invariants::enforce(&view, plan?, budget.tokens, &self.settings.invariants)
             .map_err(|violation| EngineError::failed(violation.to_string()))

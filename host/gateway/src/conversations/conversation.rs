@@ -55,7 +55,7 @@ pub(crate) struct ConversationState {
     /// Whether no request has come since its session was opened from a file.
     is_opened: bool,
     /// The windows and estimates learned from providers before it was evicted.
-    pub(super) learned: Option<TokenAccounting>,
+    pub learned: Option<TokenAccounting>,
     /// The last index entry written, and the key it was written under.
     pub(super) index_entry: Option<(SeededHash, IndexEntry)>,
     /// The keys under which it is in the table; the first is its own.

@@ -184,7 +184,7 @@ impl ConversationTable {
         let bytes = conversation.known_items().memory_bytes();
         let mut table = self.table();
         // It may have been removed meanwhile, and then nothing would subtract it.
-        if table.conversations.contains_key(conversation.id()) {
+        if table.has(conversation) {
             table.count_memory(conversation, bytes);
         }
     }

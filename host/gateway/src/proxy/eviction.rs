@@ -57,9 +57,9 @@ impl Proxy {
 
     async fn evict_idle(&self, now_ms: i64) {
         let idle_ms = i64::try_from(self.settings.conversation_idle_ms).unwrap_or(i64::MAX);
-        for (conversation, is_over_limit) in
-            self.conversations.eviction_candidates(now_ms.saturating_sub(idle_ms))
-        {
+        let candidates = self.conversations.eviction_candidates(now_ms.saturating_sub(idle_ms));
+        let is_empty = candidates.is_empty();
+        for (conversation, is_over_limit) in candidates {
             if !self.evict(&conversation, is_over_limit).await
                 && !self.conversations.is_overcrowded()
             {
@@ -70,8 +70,8 @@ impl Proxy {
             drop(conversation);
             yield_now().await;
         }
-        if self.conversations.is_crowded() && !self.conversations.is_overcrowded() {
-            // The others are in use. Without a pause each request would scan them all.
+        if is_empty && self.conversations.is_crowded() {
+            // All are in use. Without a pause each request would scan them.
             let until_ms = self.runtime.now_ms().saturating_add(SCAN_INTERVAL_MS);
             self.eviction.backoff_until_ms.store(until_ms, Ordering::Relaxed);
         }
@@ -82,7 +82,14 @@ impl Proxy {
         // A request that arrives meanwhile waits for this lock, and reopens the session.
         let _opening = conversation.lock_opening().await;
         let Some(session) = conversation.open_session_id() else {
-            self.conversations.evict(conversation, None);
+            // It was closed with a request in flight.
+            let evicted = {
+                let state = conversation.state();
+                let learned = state.learned.clone();
+                let last_request = state.last_request;
+                learned.map(|learned| EvictedConversation { last_request, learned, is_over_limit })
+            };
+            self.conversations.evict(conversation, evicted);
             return true;
         };
         let Ok(mut guard) = self.runtime.lock_session(&session).await else {

@@ -118,7 +118,9 @@ impl ConversationTable {
     ) {
         let mut table = self.table();
         if is_in_use(conversation, 1) {
-            conversation.state().learned = evicted.map(|evicted| evicted.learned);
+            if let Some(evicted) = evicted {
+                conversation.state().learned = Some(evicted.learned);
+            }
             return;
         }
         table.remove(conversation);

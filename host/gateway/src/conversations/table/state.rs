@@ -54,10 +54,17 @@ impl TableState {
         self.memory_bytes = self.memory_bytes.saturating_sub(before).saturating_add(bytes);
     }
 
+    /// Whether this one is in memory, and not another one that was read from its file since.
+    pub(super) fn has(&self, conversation: &Arc<Conversation>) -> bool {
+        let known = self.conversations.get(conversation.id());
+        known.is_some_and(|known| Arc::ptr_eq(known, conversation))
+    }
+
     /// Removes a conversation.
     pub(super) fn remove(&mut self, conversation: &Arc<Conversation>) {
-        if let Some(removed) = self.conversations.remove(conversation.id()) {
-            self.count_memory(&removed, 0);
+        if self.has(conversation) {
+            self.conversations.remove(conversation.id());
+            self.count_memory(conversation, 0);
         }
         for key in &conversation.state().keys {
             let Some(group) = self.keys.get_mut(key) else { continue };
