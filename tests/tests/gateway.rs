@@ -7,6 +7,8 @@
 mod accepted;
 #[path = "gateway/access.rs"]
 mod access;
+#[path = "gateway/alternating.rs"]
+mod alternating;
 // Clients of the stories without a socket; not all that they can is needed here.
 #[allow(dead_code)]
 #[path = "providers/dialects/client.rs"]
@@ -29,6 +31,8 @@ mod identity;
 mod killed;
 #[path = "gateway/limits.rs"]
 mod limits;
+#[path = "gateway/linked.rs"]
+mod linked;
 #[path = "gateway/many.rs"]
 mod many;
 #[path = "gateway/models.rs"]

@@ -6,7 +6,9 @@
 //! after results |
 //! | O-4, O-5, O-8, O-9 | `request/messages` |
 //! | O-6, O-7, O-10, O-11 | `request` |
+//! | user and assistant alternate (templates of Gemma, Mistral, Llama 2) | `alternation` |
 
+mod alternation;
 mod compat;
 pub(crate) mod errors;
 mod inbound;

@@ -11,16 +11,31 @@ pub(super) fn endpoint_for(method: &Method, path: &str) -> Option<Endpoint> {
     if method != Method::POST {
         return None;
     }
-    // Some clients append `/v1` to the base URL and some do not.
-    let below = path.strip_prefix("/v1/").or_else(|| path.strip_prefix('/'))?;
-    match below.trim_end_matches('/') {
-        "messages" => Some(Endpoint::Messages),
-        "messages/count_tokens" => Some(Endpoint::CountTokens),
-        "chat/completions" => Some(Endpoint::ChatCompletions),
-        "responses" => Some(Endpoint::Responses),
-        "responses/compact" => Some(Endpoint::ResponsesCompact),
+    shaped_endpoint(path)
+}
+
+/// The endpoint of a path, below any prefix: clients append `/v1` or not, and providers have base paths of their own
+/// (`/api/v1`, `/openai/deployments/{name}`, `/anthropic/v1`).
+fn shaped_endpoint(path: &str) -> Option<Endpoint> {
+    let segments: Vec<&str> = path.split('/').filter(|segment| !segment.is_empty()).collect();
+    match segments.as_slice() {
+        [.., "chat", "completions"] => Some(Endpoint::ChatCompletions),
+        [.., "responses"] => Some(Endpoint::Responses),
+        [.., "responses", "compact"] => Some(Endpoint::ResponsesCompact),
+        [base @ .., "messages"] if is_anthropic_base(base) => Some(Endpoint::Messages),
+        [base @ .., "messages", "count_tokens"] if is_anthropic_base(base) => {
+            Some(Endpoint::CountTokens)
+        }
         _ => generate_endpoint(path),
     }
+}
+
+/// Whether `messages` is Anthropic's endpoint here: OpenAI's threads have messages, too, behind the thread's id.
+fn is_anthropic_base(base: &[&str]) -> bool {
+    let is_version = |segment: &str| {
+        segment.strip_prefix('v').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+    };
+    base.last().is_none_or(|last| *last == "anthropic" || is_version(last))
 }
 
 /// `models/{model}:generateContent` and similar, for any version and prefix.
@@ -99,6 +114,9 @@ const GOOGLE_VERBS: [&str; 11] = [
 
 /// The provider of a path that only one provider has.
 fn dialect_of_path(path: &str) -> Option<DialectName> {
+    if let Some(endpoint) = shaped_endpoint(path) {
+        return Some(endpoint.dialect());
+    }
     // A colon alone is no evidence: local servers use it in model names (`qwen3:8b`).
     let verb = path.rsplit('/').next().and_then(|last| last.rsplit_once(':')).map(|(_, verb)| verb);
     let is_verb = verb.is_some_and(|verb| GOOGLE_VERBS.contains(&verb));
@@ -163,6 +181,25 @@ mod tests {
     }
 
     #[test]
+    fn endpoints_are_found_below_the_base_paths_of_providers() {
+        for (path, endpoint) in [
+            ("/api/v1/chat/completions", Endpoint::ChatCompletions),
+            ("/openai/deployments/d/chat/completions", Endpoint::ChatCompletions),
+            ("/api/paas/v4/chat/completions", Endpoint::ChatCompletions),
+            ("/v1//chat/completions", Endpoint::ChatCompletions),
+            ("/openai/v1/responses", Endpoint::Responses),
+            ("/backend-api/codex/responses", Endpoint::Responses),
+            ("/openai/responses/compact", Endpoint::ResponsesCompact),
+            ("/anthropic/v1/messages", Endpoint::Messages),
+            ("/anthropic/messages", Endpoint::Messages),
+            ("/apps/anthropic/v1/messages/count_tokens", Endpoint::CountTokens),
+        ] {
+            assert_eq!(endpoint_for(&Method::POST, path), Some(endpoint.clone()), "{path}");
+            assert_eq!(dialect_of_path(path), Some(endpoint.dialect()), "{path}");
+        }
+    }
+
+    #[test]
     fn other_paths_have_no_endpoint() {
         assert_eq!(endpoint_for(&Method::GET, "/v1/responses"), None);
         for path in [
@@ -170,6 +207,8 @@ mod tests {
             "/v1/embeddings",
             "/v1/responses/resp_1",
             "/v1/messages/batches",
+            "/v1/threads/thread_1/messages",
+            "/v1/chat/completions/chatcmpl_1/messages",
             "/v1beta/models/m:embedContent",
             "/v1beta/models/:generateContent",
             "/v1beta/caches/m:generateContent",

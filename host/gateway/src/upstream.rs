@@ -300,14 +300,13 @@ impl Upstream {
         &self.authority
     }
 
-    /// The client's path below the base URL. A version that both have (`/v1`) is not repeated.
+    /// The client's path below the base URL. What the one ends with and the other begins with (`/v1`, `/api/v1`) is not
+    /// repeated.
     fn uri(&self, client_uri: &Uri, without_key: bool) -> Option<Uri> {
         let path = client_uri.path();
-        let version = self.prefix.rsplit('/').next().unwrap_or_default();
-        let shared = (!version.is_empty())
-            .then(|| path.strip_prefix('/')?.strip_prefix(version))
-            .flatten()
-            .filter(|rest| rest.is_empty() || rest.starts_with('/'));
+        let ends = self.prefix.match_indices('/').map(|(at, _)| self.prefix.get(at..));
+        let mut rests = ends.flatten().filter_map(|end| path.strip_prefix(end));
+        let shared = rests.find(|rest| rest.is_empty() || rest.starts_with('/'));
         let mut whole = format!("{}{}", self.prefix, shared.unwrap_or(path));
         let query = client_uri.query().unwrap_or_default();
         let query = if without_key { request_head::without_key(query) } else { query.to_owned() };
@@ -391,6 +390,8 @@ mod tests {
         assert_eq!(at("http://x/api/v1", "/v1/chat/completions?a=b"), whole);
         assert_eq!(at("http://x/api/v1/", "/chat/completions?a=b"), whole);
         assert_eq!(at("http://x/api", "/v1/chat/completions?a=b"), whole);
+        assert_eq!(at("http://x", "/api/v1/chat/completions?a=b"), whole);
+        assert_eq!(at("http://x/api/v1", "/api/v1/chat/completions?a=b"), whole);
         assert_eq!(at("http://x/v1", "/v10/models"), "http://x/v1/v10/models");
         assert_eq!(at("http://x", "/"), "http://x/");
         assert_eq!(at("http://x:1/v1", "/v1"), "http://x:1/v1");

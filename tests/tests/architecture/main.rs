@@ -222,6 +222,21 @@ fn every_room_says_what_it_is() {
 
 /// Cargo would not run a test there: `test = false` saves linking a program for each that runs nothing.
 #[test]
+fn every_file_of_tests_is_a_module() {
+    let files = all_sources(&root().join("tests/tests"));
+    for (path, _) in &files {
+        let name = path.file_stem().unwrap().to_string_lossy();
+        let is_root = name == "main" || path.parent().unwrap().ends_with("tests/tests");
+        let module = format!("mod {name};");
+        assert!(
+            is_root || files.iter().any(|(_, text)| text.contains(&module)),
+            "{} is in no module, so its tests never run",
+            path.display()
+        );
+    }
+}
+
+#[test]
 fn targets_without_a_harness_hold_no_tests() {
     let attribute = ["#[", "test]"].concat();
     let programs =

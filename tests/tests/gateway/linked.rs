@@ -6,10 +6,12 @@ use serde_json::{Value, json};
 
 use crate::stage::{Gate, Upstream, client, plain};
 
-const ENGINES: [&str; 7] = ["legacy", "mask", "window", "head-tail", "boundary", "recall", "dag"];
+/// The bundled engines.
+pub const ENGINES: [&str; 7] =
+    ["legacy", "mask", "window", "head-tail", "boundary", "recall", "dag"];
 
 /// Sends the history after each question and each result; the bodies that the model gets.
-async fn bodies(
+pub async fn bodies(
     engine: &str,
     path: &str,
     history: &[Value],
@@ -31,7 +33,8 @@ async fn bodies(
     seen.iter().map(|seen| serde_json::from_slice(&seen.body).unwrap()).collect()
 }
 
-fn text(words: &str, number: usize) -> String {
+/// A text of 60 times these words.
+pub fn text(words: &str, number: usize) -> String {
     format!("Part {number}. {}", words.repeat(60))
 }
 

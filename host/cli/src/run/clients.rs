@@ -25,6 +25,7 @@ const VARIABLES: &[(&str, BasePath)] = &[
     ("OPENAI_BASE_URL", BasePath::V1),
     ("OPENAI_API_BASE", BasePath::V1),
     ("GOOGLE_GEMINI_BASE_URL", BasePath::Root),
+    ("GEMINI_API_BASE", BasePath::Root),
 ];
 
 /// The gateway's address, for scripts.
@@ -126,7 +127,7 @@ impl ClientUpstreams {
         let named = ClientUpstreams {
             anthropic: first(&["ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE"]),
             openai: first(&["OPENAI_BASE_URL", "OPENAI_API_BASE"]),
-            gemini: first(&["GOOGLE_GEMINI_BASE_URL"]),
+            gemini: first(&["GOOGLE_GEMINI_BASE_URL", "GEMINI_API_BASE"]),
         };
         let is_copilot = program(command) == "copilot";
         match is_copilot.then(|| copilot(env)).flatten() {

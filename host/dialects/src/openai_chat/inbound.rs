@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::API;
+use super::alternation::{THINKING_FIELDS, join_messages};
 use crate::blocks::data_url;
 use crate::inbound::{
     InboundDialect, InboundError, ItemEdit, ItemGroup, LoweredBody, ParseContext, ParsedBody,
@@ -20,10 +21,6 @@ use crate::json::{
     text_or_json,
 };
 use crate::message::{ChatBlock, ChatMessage, ToolCallBlock};
-
-/// Fields in which providers return the thinking of an answer.
-const THINKING_FIELDS: [&str; 4] =
-    ["reasoning_content", "reasoning", "reasoning_details", "thinking_blocks"];
 
 /// `POST /v1/chat/completions`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -137,6 +134,11 @@ impl InboundDialect for OpenAiChatInbound {
         _call: Option<&str>,
     ) -> Option<Value> {
         Some(json!({ "role": "tool", "tool_call_id": call_id, "content": text }))
+    }
+
+    /// User and assistant alternate, as many chat templates require.
+    fn join_items(&self, first: &mut Value, second: Value) -> Option<Value> {
+        join_messages(first, second)
     }
 }
 

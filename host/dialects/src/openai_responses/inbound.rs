@@ -61,10 +61,47 @@ enum ItemKind {
     Answer,
     /// A tool result.
     Result,
-    /// A reference to an item stored by the server.
-    Reference,
     /// What the provider reads instead of the items before it, or the request for it. Never dropped.
     Compaction,
+}
+
+/// What the next item may continue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ItemRun {
+    /// Nothing.
+    None,
+    /// An answer.
+    Answer {
+        /// Whether it has an item by reference, which may be a call.
+        has_reference: bool,
+    },
+    /// The results of calls that are references. They are part of the answer: nothing says which result is that of
+    /// which call.
+    Results,
+}
+
+impl ItemRun {
+    fn continues_with(self, item: &Value, tools: &ToolNames<'_>) -> bool {
+        match kind_of(item) {
+            ItemKind::Answer => matches!(self, ItemRun::Answer { .. }),
+            ItemKind::Result => {
+                matches!(self, ItemRun::Answer { has_reference: true } | ItemRun::Results)
+                    && tools.find(&result_call_id(item)).is_none()
+            }
+            ItemKind::User | ItemKind::Instruction | ItemKind::Compaction => false,
+        }
+    }
+
+    fn after(self, item: &Value, is_continued: bool) -> ItemRun {
+        match kind_of(item) {
+            ItemKind::Answer => {
+                let before = matches!(self, ItemRun::Answer { has_reference: true });
+                ItemRun::Answer { has_reference: before || is_reference(item) }
+            }
+            ItemKind::Result if is_continued => ItemRun::Results,
+            _ => ItemRun::None,
+        }
+    }
 }
 
 impl InboundDialect for OpenAiResponsesInbound {
@@ -73,7 +110,7 @@ impl InboundDialect for OpenAiResponsesInbound {
         // A history stored by the server cannot be shortened here, so such a request has no items.
         let stored = [wire.previous_response_id, wire.conversation].into_iter().flatten();
         let is_stored = stored.map(RawValue::get).any(|id| id != "\"\"")
-            || wire.input.items.iter().any(|item| is_reference(item.get()));
+            || has_stored_questions(&wire.input.items);
         let input = if is_stored { Vec::new() } else { wire.input.items };
         let is_instruction = |item: &str| {
             parse_object(item).is_ok_and(|item| kind_of(&item) == ItemKind::Instruction)
@@ -101,28 +138,29 @@ impl InboundDialect for OpenAiResponsesInbound {
         let mut tools = ToolNames::new(before);
         let mut groups: Vec<ItemGroup> = Vec::new();
         let mut is_start = before.is_start;
-        let mut is_in_answer = false;
+        let mut run = ItemRun::None;
         for (number, item) in items.enumerate() {
             let mut item = object_item(number, item)?;
             let kind = kind_of(&item);
+            let continued = groups.last_mut().filter(|_| run.continues_with(&item, &tools));
+            run = run.after(&item, continued.is_some());
             let entries = match kind {
                 ItemKind::User => vec![user_entry(take_content(&mut item))],
                 ItemKind::Instruction if is_start => Vec::new(),
                 ItemKind::Instruction => vec![ParsedEntry::Note(instruction_text(&item))],
-                ItemKind::Result => vec![parse_result(item, &tools)],
-                ItemKind::Reference | ItemKind::Compaction => Vec::new(),
-                ItemKind::Answer => {
+                ItemKind::Compaction => Vec::new(),
+                ItemKind::Result if continued.is_none() => vec![parse_result(item, &tools)],
+                ItemKind::Answer | ItemKind::Result => {
                     let links = approval_links(&item);
                     let blocks = parse_answer_item(item);
                     tools.record(&blocks);
-                    if let Some(group) = groups.last_mut().filter(|_| is_in_answer) {
+                    if let Some(group) = continued {
                         extend_answer(group, blocks, links);
                         continue;
                     }
                     vec![linked_entry(API, blocks, links)]
                 }
             };
-            is_in_answer = kind == ItemKind::Answer;
             is_start &= entries.is_empty();
             groups.push(ItemGroup::single(entries));
         }
@@ -204,13 +242,31 @@ fn is_compaction(item: &str) -> bool {
         && parse_object(item).is_ok_and(|item| kind_of(&item) == ItemKind::Compaction)
 }
 
-fn is_reference(item: &str) -> bool {
+/// Whether a reference comes before the first question: what is asked may then be stored by the server as well.
+fn has_stored_questions(input: &[&RawValue]) -> bool {
     // References are small. Larger items are not parsed only to find that out.
     const MAX_BYTES: usize = 1_024;
-    let contains = |word: &str| memmem::find(item.as_bytes(), word.as_bytes()).is_some();
-    item.len() <= MAX_BYTES
-        && (contains("item_reference") || !contains("\"type\""))
-        && parse_object(item).is_ok_and(|item| kind_of(&item) == ItemKind::Reference)
+    let contains =
+        |item: &str, word: &str| memmem::find(item.as_bytes(), word.as_bytes()).is_some();
+    let may_be_reference = |item: &str| {
+        item.len() <= MAX_BYTES && (contains(item, "item_reference") || !contains(item, "\"type\""))
+    };
+    let is = |item: &str, is: fn(&Value) -> bool| parse_object(item).is_ok_and(|item| is(&item));
+    let mut items = input.iter().map(|item| item.get());
+    let first_reference = items.position(|item| may_be_reference(item) && is(item, is_reference));
+    first_reference.is_some_and(|at| {
+        let is_user = |item: &Value| kind_of(item) == ItemKind::User;
+        !input.iter().take(at).any(|item| is(item.get(), is_user))
+    })
+}
+
+/// Whether an item is a reference to one stored by the server; it may omit its type.
+fn is_reference(item: &Value) -> bool {
+    match type_of(item) {
+        "item_reference" => true,
+        "" => item.get("id").is_some(),
+        _ => false,
+    }
 }
 
 fn kind_of(item: &Value) -> ItemKind {
@@ -223,10 +279,7 @@ fn kind_of(item: &Value) -> ItemKind {
         ("tool_search_output" | "mcp_approval_response", _) => ItemKind::Result,
         (other, _) if other.ends_with("_call_output") => ItemKind::Result,
         (other, _) if other.starts_with("compaction") => ItemKind::Compaction,
-        ("item_reference", _) => ItemKind::Reference,
-        // A reference may omit its type.
-        ("", _) if item.get("id").is_some() => ItemKind::Reference,
-        // Calls, lists of tools, and what newer models answer with.
+        // Calls, lists of tools, references to such items, and what newer models answer with.
         _ => ItemKind::Answer,
     }
 }
@@ -246,8 +299,7 @@ fn parse_part(mut part: Value) -> ChatBlock {
 /// A tool result. One of an unknown call becomes a note: a result entry without a call would be
 /// dropped as an orphan.
 fn parse_result(mut item: Value, tools: &ToolNames<'_>) -> ParsedEntry {
-    // The output of a local shell has its call's id as `id`.
-    let id = call_id_of(&item).map_or_else(|| string(&item, "id"), str::to_owned);
+    let id = result_call_id(&item);
     let Some(tool) = tools.find(&id) else { return ParsedEntry::Note(output_text(&item)) };
     let content = match item.get("output") {
         Some(Value::String(_) | Value::Array(_)) => {
@@ -260,6 +312,11 @@ fn parse_result(mut item: Value, tools: &ToolNames<'_>) -> ParsedEntry {
         _ => vec![ChatBlock::text(output_text(&item))],
     };
     result_entry(id, tool, content, false)
+}
+
+/// The id of the call that a result answers. The output of a local shell has it as `id`.
+fn result_call_id(item: &Value) -> String {
+    call_id_of(item).map_or_else(|| string(item, "id"), str::to_owned)
 }
 
 /// The output of a tool as text.

@@ -8,6 +8,7 @@ use crate::message::{
     AssistantMessage, ChatBlock, ChatMessage, ToolCallBlock, ToolResultMessage, arguments_object,
     text_of,
 };
+use crate::openai_chat::alternation::join_messages;
 use crate::openai_chat::compat::Compat;
 use crate::request::ModelRequest;
 
@@ -71,7 +72,15 @@ impl MessageWriter<'_> {
             let between = "I have read the results.";
             self.written.push(json!({ "role": "assistant", "content": between }));
         }
-        self.written.push(json!({ "role": "user", "content": content }));
+        self.push(json!({ "role": "user", "content": content }));
+    }
+
+    fn push(&mut self, message: Value) {
+        let separate = match self.written.last_mut() {
+            Some(last) => join_messages(last, message),
+            None => Some(message),
+        };
+        self.written.extend(separate);
     }
 
     /// O-4: an answer without text and calls is omitted. O-5: arguments are a string.
@@ -93,7 +102,7 @@ impl MessageWriter<'_> {
         if !calls.is_empty() {
             written.insert("tool_calls".to_owned(), calls.into());
         }
-        self.written.push(Value::Object(written));
+        self.push(Value::Object(written));
     }
 
     fn call(&self, call: &ToolCallBlock) -> Value {

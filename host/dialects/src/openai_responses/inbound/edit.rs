@@ -3,7 +3,7 @@
 use ctxhost_engine_api::transcript::open_calls::OpenCalls;
 use serde_json::{Value, json};
 
-use super::{ItemKind, call_id_of, kind_of, type_of};
+use super::{ItemKind, call_id_of, is_reference, kind_of, type_of};
 use crate::blocks::data_url;
 use crate::inbound::ItemEdit;
 use crate::json::{parse_object, remove, set, text, text_or_json};
@@ -27,7 +27,7 @@ pub(super) fn edit_items(items: &[&str], edits: &[ItemEdit<'_>]) -> Vec<Value> {
 
 /// An answer with another text: calls stay, reasoning is dropped.
 fn replace_text(items: Vec<Value>, text: &str) -> Vec<Value> {
-    if items.iter().any(asks_for_approval) {
+    if items.iter().any(must_stay_whole) {
         return items;
     }
     let calls = items.into_iter().filter(|item| call_id_of(item).is_some());
@@ -45,18 +45,18 @@ fn output_message(text: &str) -> Value {
     json!({ "type": "message", "role": "assistant", "content": content })
 }
 
-/// Whether an item is a request for approval. The approval names its id, which the provider accepts only behind the
-/// original reasoning, so an answer with one stays as it is.
-fn asks_for_approval(item: &Value) -> bool {
-    type_of(item) == "mcp_approval_request"
+/// Whether an answer with this item is sent as it is or not at all: an approval names the id of its request, which the
+/// provider accepts only behind the original reasoning, and a result may answer any of the answer's references.
+fn must_stay_whole(item: &Value) -> bool {
+    type_of(item) == "mcp_approval_request" || kind_of(item) == ItemKind::Result
 }
 
 /// An answer with other content; its calls keep their items.
 fn replace_answer(items: &[Value], message: &ChatMessage) -> Vec<Value> {
-    if items.iter().any(asks_for_approval) {
+    if items.iter().any(must_stay_whole) {
         return items.to_vec();
     }
-    let is_reasoning = |block: &ChatBlock| matches!(block, ChatBlock::ProviderItem { item, .. } if text(item, "type") == "reasoning");
+    let is_reasoning = |block: &ChatBlock| matches!(block, ChatBlock::ProviderItem { item, .. } if text(item, "type") == "reasoning" || is_reference(item));
     let has_reasoning = message.content().iter().any(is_reasoning);
     let mut calls = OpenCalls::default();
     calls.open(items.iter().filter_map(|item| Some((call_id_of(item)?.to_owned(), item))));

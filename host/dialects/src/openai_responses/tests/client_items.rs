@@ -80,6 +80,66 @@ fn what_the_model_answers_with_is_one_run_whatever_its_type() {
     assert_eq!(shape(&groups(&[listed, reasoning("rs_1"), new, message])), [(4, "assistant")]);
 }
 
+fn reference(id: &str) -> Value {
+    json!({ "type": "item_reference", "id": id })
+}
+
+fn output(call_id: &str) -> Value {
+    json!({ "type": "function_call_output", "call_id": call_id, "output": "text" })
+}
+
+#[test]
+fn a_reference_is_part_of_the_answer_around_it() {
+    let user = json!({ "role": "user", "content": "go" });
+    let call = json!({ "type": "function_call", "call_id": "c", "name": "f", "arguments": "{}" });
+    let groups = groups(&[
+        user.clone(),
+        reference("rs_1"),
+        call.clone(),
+        output("c"),
+        json!({ "id": "msg_1" }),
+        user,
+    ]);
+    let expected = [(1, "user"), (2, "assistant"), (1, "result"), (1, "assistant"), (1, "user")];
+    assert_eq!(shape(&groups), expected);
+    // A call keeps its id behind the reference to its reasoning.
+    let call = json!({ "type": "function_call", "id": "fc_1", "call_id": "c", "name": "f", "arguments": "{}" });
+    let texts = [reference("rs_1").to_string(), call.to_string()];
+    let mut short = answer(&groups[1]).clone();
+    if let Some(ChatBlock::ToolCall(call)) = short.content.last_mut() {
+        call.arguments = json!({ "short": 1 });
+    }
+    let edit = ItemEdit::ReplaceMessage(ChatMessage::Assistant(short));
+    let edited = OpenAiResponsesInbound.edit_items(&texts.each_ref().map(String::as_str), &[edit]);
+    assert_eq!((&edited[0], &edited[1]["id"]), (&reference("rs_1"), &json!("fc_1")));
+}
+
+#[test]
+fn results_of_calls_by_reference_stay_with_them() {
+    let answer = [reference("rs_1"), reference("fc_1"), output("a"), output("b")];
+    let items = [&answer[..], &[reference("fc_2"), output("c")]].concat();
+    assert_eq!(shape(&groups(&items)), [(4, "assistant"), (2, "assistant")]);
+    let texts = answer.each_ref().map(Value::to_string);
+    let texts = texts.each_ref().map(String::as_str);
+    let edited = OpenAiResponsesInbound.edit_items(&texts, &[ItemEdit::ReplaceText("x".into())]);
+    assert_eq!(edited, answer);
+    // Without a reference, nothing is known of such a result's call.
+    assert_eq!(shape(&groups(&[reasoning("rs_1"), output("a")])), [(1, "assistant"), (1, "note")]);
+}
+
+#[test]
+fn only_a_history_with_its_questions_is_shaped() {
+    let items = |input: Value| {
+        let body = json!({ "model": "m", "input": input }).to_string();
+        OpenAiResponsesInbound.parse_body(&body).unwrap().items.len()
+    };
+    let (user, system) =
+        (json!({ "role": "user", "content": "go" }), json!({ "role": "system", "content": "s" }));
+    assert_eq!(items(json!([system, user, reference("rs_1"), user])), 3);
+    assert_eq!(items(json!([reference("msg_1"), reference("msg_2"), user])), 0);
+    assert_eq!(items(json!([{ "id": "msg_1" }, user])), 0);
+}
+
 #[test]
 fn a_compaction_is_counted_and_stays() {
     let compaction = json!({ "type": "compaction", "id": "cmp_1", "encrypted_content": "gAAA" });
