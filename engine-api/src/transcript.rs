@@ -267,7 +267,7 @@ impl<'a> Entry<'a> {
 
     /// The head of a tool result; `None` for other roles, without parsing.
     pub fn tool_result(&self) -> Option<ToolResult<'a>> {
-        if self.role() == Role::Tool { self.message().tool_result() } else { None }
+        if self.role() == Role::Tool { ToolResult::parse(self.raw()) } else { None }
     }
 }
 

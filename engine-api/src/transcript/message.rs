@@ -67,6 +67,14 @@ pub struct ToolResult<'a> {
     pub is_error: bool,
 }
 
+impl<'a> ToolResult<'a> {
+    /// Parses the JSON of a message without its blocks; `None` if it is no result.
+    pub(super) fn parse(raw: &'a str) -> Option<ToolResult<'a>> {
+        let (_role, wire) = MessageJson::parse(raw)?;
+        wire.result()
+    }
+}
+
 /// A message parsed from an entry's JSON.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Message<'a> {
@@ -82,22 +90,17 @@ pub struct Message<'a> {
 impl<'a> Message<'a> {
     /// Parses the JSON of a message; other input becomes one text block with `fallback`.
     pub fn parse(raw: &'a str, fallback: &'a str) -> Message<'a> {
-        let Ok(wire) = serde_json::from_str::<MessageJson<'a>>(raw) else {
+        let Some((role, mut wire)) = MessageJson::parse(raw) else {
             return Message::plain(fallback);
         };
-        let Some(role) = wire.role else { return Message::plain(fallback) };
-        let result = wire.tool_call_id.map(|call_id| ToolResult {
-            call_id: call_id.0,
-            tool: wire.tool_name.map_or(Cow::Borrowed(""), |name| name.0),
-            is_error: wire.is_error.unwrap_or(false),
-        });
+        let stop_reason = wire.stop_reason.take().map(|reason| reason.0);
         let blocks = match wire.content {
             Some(content) => blocks_of(content.get()),
             // Entries such as shell commands have no content, but the host rendered a text for
             // them.
             None => vec![ContentBlock::Text(Cow::Borrowed(fallback))],
         };
-        Message { role: role.0, blocks, stop_reason: wire.stop_reason.map(|s| s.0), result }
+        Message { role, blocks, stop_reason, result: wire.result() }
     }
 
     /// The calls among the blocks, in order.
@@ -117,7 +120,14 @@ impl<'a> Message<'a> {
             ContentBlock::Text(text) => Some(text.as_ref()),
             _ => None,
         });
-        texts.collect::<Vec<_>>().join("\n")
+        let mut joined = String::new();
+        for (at, text) in texts.enumerate() {
+            if at > 0 {
+                joined.push('\n');
+            }
+            joined.push_str(text);
+        }
+        joined
     }
 
     fn plain(text: &'a str) -> Message<'a> {
@@ -151,6 +161,20 @@ struct MessageJson<'a> {
     is_error: Option<bool>,
 }
 
+impl<'a> MessageJson<'a> {
+    /// The role, and the other fields; `None` for JSON without a role.
+    fn parse(raw: &'a str) -> Option<(Cow<'a, str>, MessageJson<'a>)> {
+        let mut wire = serde_json::from_str::<MessageJson<'a>>(raw).ok()?;
+        Some((wire.role.take()?.0, wire))
+    }
+
+    fn result(self) -> Option<ToolResult<'a>> {
+        let call_id = self.tool_call_id?.0;
+        let tool = self.tool_name.map_or(Cow::Borrowed(""), |name| name.0);
+        Some(ToolResult { call_id, tool, is_error: self.is_error.unwrap_or(false) })
+    }
+}
+
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ContentBlockJson<'a> {
@@ -175,8 +199,11 @@ struct ContentBlockJson<'a> {
 }
 
 fn blocks_of(content: &str) -> Vec<ContentBlock<'_>> {
-    // Content is a plain string in some messages, otherwise a list of blocks.
-    if let Ok(BorrowedText(text)) = serde_json::from_str(content) {
+    // Content is a plain string in some messages, otherwise a list of blocks. A failed parse makes an error text, which
+    // for the messages of a long request takes longer than parsing them.
+    if content.starts_with('"')
+        && let Ok(BorrowedText(text)) = serde_json::from_str(content)
+    {
         return vec![ContentBlock::Text(text)];
     }
     let raw_blocks: Vec<&RawValue> = serde_json::from_str(content).unwrap_or_default();

@@ -8,55 +8,71 @@
 //!  answer     1 2 3        the later a; earlier calls of the id get no result any more
 //! ```
 
-use std::collections::{HashMap, VecDeque};
+use std::borrow::Borrow;
+use std::collections::VecDeque;
+use std::collections::hash_map::{Entry, HashMap};
+use std::hash::Hash;
 
 /// Open calls. Within a message, the n-th result of an id answers the n-th call of that id.
 #[derive(Clone, Debug)]
-pub struct OpenCalls<T> {
+pub struct OpenCalls<T, Id = String> {
     messages: u64,
-    by_id: HashMap<String, SameIdCalls<T>>,
+    by_id: HashMap<Id, SameIdCalls<T>>,
 }
 
 /// The open calls of one message with the same id, in order.
 #[derive(Clone, Debug)]
 struct SameIdCalls<T> {
     message: u64,
-    calls: VecDeque<T>,
+    first: T,
+    // Nearly always empty, which takes no memory of its own.
+    others: VecDeque<T>,
 }
 
-impl<T> Default for OpenCalls<T> {
+impl<T> SameIdCalls<T> {
+    fn new(message: u64, first: T) -> SameIdCalls<T> {
+        SameIdCalls { message, first, others: VecDeque::new() }
+    }
+}
+
+impl<T, Id> Default for OpenCalls<T, Id> {
     fn default() -> Self {
         OpenCalls { messages: 0, by_id: HashMap::new() }
     }
 }
 
-impl<T> OpenCalls<T> {
+impl<T, Id: Borrow<str> + Eq + Hash> OpenCalls<T, Id> {
     /// Opens the calls of one message: the id of each, and what to remember of it.
-    pub fn open(&mut self, calls: impl IntoIterator<Item = (String, T)>) {
+    pub fn open(&mut self, calls: impl IntoIterator<Item = (Id, T)>) {
         self.messages += 1;
         let message = self.messages;
+        let calls = calls.into_iter();
+        self.by_id.reserve(calls.size_hint().0);
         for (id, call) in calls {
-            let same = self
-                .by_id
-                .entry(id)
-                .or_insert_with(|| SameIdCalls { message, calls: VecDeque::with_capacity(1) });
-            if same.message != message {
+            match self.by_id.entry(id) {
+                Entry::Occupied(mut same) if same.get().message == message => {
+                    same.get_mut().others.push_back(call);
+                }
                 // A result now belongs to the newer message, as for providers.
-                same.message = message;
-                same.calls.clear();
+                same => {
+                    same.insert_entry(SameIdCalls::new(message, call));
+                }
             }
-            same.calls.push_back(call);
         }
     }
 
     /// Takes the call that the next result with this id answers; `None` for an orphan.
     pub fn take(&mut self, id: &str) -> Option<T> {
-        let same = self.by_id.get_mut(id)?;
-        let call = same.calls.pop_front();
-        if same.calls.is_empty() {
-            self.by_id.remove(id);
-        }
-        call
+        let (id, mut same) = self.by_id.remove_entry(id)?;
+        let call = match same.others.pop_front() {
+            None => same.first,
+            Some(next) => {
+                let call = std::mem::replace(&mut same.first, next);
+                self.by_id.insert(id, same);
+                call
+            }
+        };
+        Some(call)
     }
 }
 

@@ -61,8 +61,11 @@ impl KeySpans {
     }
 
     /// The key at exactly this path.
-    pub(super) fn find(&self, path: &[String]) -> Option<&KeySpan> {
-        self.spans.iter().find(|span| span.path == path)
+    pub(super) fn find<S: AsRef<str>>(&self, path: &[S]) -> Option<&KeySpan> {
+        let is_it = |span: &&KeySpan| {
+            span.path.iter().map(String::as_str).eq(path.iter().map(AsRef::as_ref))
+        };
+        self.spans.iter().find(is_it)
     }
 
     /// The innermost key or value at a byte.

@@ -130,7 +130,9 @@ impl Config {
     pub fn window(&self, provider: &str, model: &str, hints: WindowHints) -> ModelWindow {
         let written = self.configured_window(provider, model);
         // A default that was written down is a decision of the operator and overrides the table.
-        let is_default_written = self.setting_span("model.default_window_tokens").is_some();
+        // The path is split already: each request of the gateway asks for its window.
+        let is_default_written =
+            self.origin.spans.find(&["model", "default_window_tokens"]).is_some();
         let default = self.model.default_window_tokens;
         let by_rank = [
             (written, WindowSource::Config),

@@ -28,7 +28,7 @@ pub(crate) use conversation::{
     Conversation, EvictedConversation, LastRequest, PendingRequest, has_compactions,
 };
 pub(crate) use identity::{BadSessionId, is_named, session_scope};
-pub(crate) use known_items::{KnownItems, is_user_request, text_hash, text_of_content};
+pub(crate) use known_items::{EntryTraits, KnownItems, NewGroup, text_hash, text_of_content};
 pub use label::ConversationLabel;
 pub(crate) use matching::{HistoryRewrite, RequestMatch};
 pub(crate) use seeded_hash::{ConversationScope, RequestItems, SeededHash, read_seed};

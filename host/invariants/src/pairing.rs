@@ -100,7 +100,7 @@ impl<'f, 'a> PairingTable<'f, 'a> {
         let mut open = OpenCalls::default();
         for (at, item) in self.frame.iter().enumerate() {
             let slots = self.calls.get(at).into_iter().flatten().enumerate();
-            open.open(slots.map(|(place, slot)| (slot.call.id.to_string(), (at, place))));
+            open.open(slots.map(|(place, slot)| (slot.call.id.clone(), (at, place))));
             let answered = answered_id(item).and_then(|id| open.take(id.as_ref()));
             let Some((caller, place)) = answered else { continue };
             let slot = self.calls.get_mut(caller).and_then(|slots| slots.get_mut(place));

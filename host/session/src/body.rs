@@ -8,8 +8,11 @@ use serde_json::value::RawValue;
 
 use super::clock;
 use super::error::SessionError;
-use super::json_fields::{JsonFields, json_string, json_string_or_null, to_single_line};
+use super::json_fields::{JsonFields, json_string, push_string, to_single_line};
 use super::record::{Record, RecordKind};
+
+/// The room for the names of the first four fields, with their quotes and separators.
+const HEAD_BYTES: usize = r#"{"type":"","id":"","parentId":null,"timestamp":,"#.len();
 
 /// The content of a record to be appended.
 #[derive(Clone, Debug)]
@@ -207,16 +210,27 @@ impl RecordBody {
         parent_id: Option<&str>,
         time: &RecordTime,
     ) -> Record {
-        let mut line = JsonFields::default();
+        let head_bytes = HEAD_BYTES + self.kind.name().len() + id.len() + time.json.len();
+        let parent_bytes = parent_id.map_or(0, str::len);
+        let mut line = String::with_capacity(head_bytes + parent_bytes + self.fields.max_bytes());
         // In the order in which Pi writes these fields.
-        line.set("type", json_string(self.kind.name()));
-        line.set("id", json_string(id));
-        line.set("parentId", json_string_or_null(parent_id));
-        line.set("timestamp", time.json.clone());
+        line.push_str(r#"{"type":"#);
+        push_string(&mut line, self.kind.name());
+        line.push_str(r#","id":"#);
+        push_string(&mut line, id);
+        line.push_str(r#","parentId":"#);
+        match parent_id {
+            Some(parent) => push_string(&mut line, parent),
+            None => line.push_str("null"),
+        }
+        line.push_str(r#","timestamp":"#);
+        line.push_str(&time.json);
+        self.fields.push_to(&mut line, ",");
+        line.push('}');
         let message_bytes =
             self.fields.last().filter(|(name, _)| *name == "message").map(|(_, json)| json.len());
-        line.extend(self.fields);
-        let record = Record::from_parts(line.to_line(), id, parent_id, self.kind, time.ms);
+        drop(self.fields);
+        let record = Record::from_parts(line, id, parent_id, self.kind, time.ms);
         // The range is known here: parsing tens of thousands of new records for it would be slow.
         let Some(bytes) = message_bytes else { return record };
         let end = record.line().len() - "}".len();

@@ -1,5 +1,7 @@
 //! Conversion of records to entries of the live transcript.
 
+use std::borrow::Cow;
+
 use ctxhost_engine_api::transcript::log::NewEntry;
 use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::{ContentBlock, EntryKind, Flags, Message, PlanItem, Role};
@@ -48,12 +50,12 @@ impl Record {
 
 /// The entry of a record whose message has the JSON `raw`.
 pub(super) fn from_message(record: &Record, raw: &str) -> Option<NewEntry> {
-    let wire: PiMessage = serde_json::from_str(raw).ok()?;
-    if wire.exclude_from_context == Value::Bool(true) {
+    let wire: PiMessage<'_> = serde_json::from_str(raw).ok()?;
+    if is_true(wire.exclude_from_context) {
         return None;
     }
     let message = Message::parse(raw, "");
-    let (role, kind) = match wire.role.as_str() {
+    let (role, kind) = match &*wire.role {
         // Text that only a client inserted must not start a turn or be pinned as the task.
         "user" if is_injected_message(&message) => (Role::User, EntryKind::Custom),
         "user" => (Role::User, EntryKind::Message),
@@ -78,7 +80,7 @@ pub(super) fn from_message(record: &Record, raw: &str) -> Option<NewEntry> {
     if role == Role::Assistant {
         entry.calls = message.tool_calls().into_iter().map(|call| call.id.into_owned()).collect();
     } else if role == Role::Tool {
-        entry.answers = wire.tool_call_id;
+        entry.answers = wire.tool_call_id.map(|id| id.0.into_owned());
     }
     Some(entry)
 }
@@ -86,7 +88,7 @@ pub(super) fn from_message(record: &Record, raw: &str) -> Option<NewEntry> {
 /// Whether a record is a user message with text that no client inserted.
 pub(super) fn is_user_message(record: &Record) -> bool {
     let is_request = |raw: &str| {
-        serde_json::from_str::<PiMessage>(raw).is_ok_and(|wire| wire.role == "user")
+        serde_json::from_str::<PiMessage<'_>>(raw).is_ok_and(|wire| wire.role == "user")
             && !is_injected_message(&Message::parse(raw, ""))
     };
     *record.kind() == RecordKind::Message && record.message_raw().is_some_and(is_request)
@@ -155,28 +157,41 @@ fn empty_entry(record: &Record, role: Role, kind: EntryKind) -> NewEntry {
     }
 }
 
+// All borrowed, because a long request has tens of thousands of messages.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct PiMessage {
-    role: String,
-    stop_reason: Option<String>,
-    tool_call_id: Option<String>,
-    #[serde(default)]
+struct PiMessage<'a> {
+    #[serde(borrow)]
+    role: Cow<'a, str>,
+    #[serde(borrow)]
+    stop_reason: Option<BorrowedText<'a>>,
+    #[serde(borrow)]
+    tool_call_id: Option<BorrowedText<'a>>,
     // No `bool`: another JSON type in these fields must not hide the message.
-    is_error: Value,
-    #[serde(default)]
-    exclude_from_context: Value,
+    #[serde(borrow)]
+    is_error: Option<&'a RawValue>,
+    #[serde(borrow)]
+    exclude_from_context: Option<&'a RawValue>,
 }
 
-fn flags_of(role: Role, wire: &PiMessage, message: &Message<'_>) -> Flags {
+// serde borrows a `Cow` in a field, but not inside an `Option`.
+#[derive(Deserialize)]
+struct BorrowedText<'a>(#[serde(borrow)] Cow<'a, str>);
+
+fn is_true(json: Option<&RawValue>) -> bool {
+    json.is_some_and(|json| json.get() == "true")
+}
+
+fn flags_of(role: Role, wire: &PiMessage<'_>, message: &Message<'_>) -> Flags {
     let mut flags = block_flags(message);
     if role == Role::System {
         flags = flags.with(Flags::PINNED);
     }
-    if role == Role::Tool && wire.is_error == Value::Bool(true) {
+    if role == Role::Tool && is_true(wire.is_error) {
         flags = flags.with(Flags::ERROR);
     }
-    if role == Role::Assistant && matches!(wire.stop_reason.as_deref(), Some("aborted" | "error")) {
+    let stop_reason = wire.stop_reason.as_ref().map(|reason| &*reason.0);
+    if role == Role::Assistant && matches!(stop_reason, Some("aborted" | "error")) {
         flags = flags.with(Flags::ABORTED);
     }
     flags

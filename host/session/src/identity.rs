@@ -56,9 +56,10 @@ fn hex_of(seed: &[&str], attempt: u32, digits: usize) -> String {
         hash.update(part.as_bytes());
     }
     hash.update(attempt.to_le_bytes());
-    let bytes = hash.finalize();
-    let halves = bytes.iter().flat_map(|byte| [byte >> 4, byte & 0xF]);
-    halves.take(digits).filter_map(|half| char::from_digit(half.into(), 16)).collect()
+    let mut id = String::with_capacity(digits);
+    let halves = hash.finalize().into_iter().flat_map(|byte| [byte >> 4, byte & 0xF]);
+    id.extend(halves.take(digits).filter_map(|half| char::from_digit(half.into(), 16)));
+    id
 }
 
 #[cfg(test)]

@@ -55,11 +55,6 @@ impl JsonFields {
         Some(self.0.remove(at).1)
     }
 
-    /// Adds all fields of another object at the end.
-    pub(super) fn extend(&mut self, other: JsonFields) {
-        self.0.extend(other.0);
-    }
-
     /// The object on one line.
     pub(super) fn to_line(&self) -> String {
         self.to_line_after("")
@@ -68,32 +63,40 @@ impl JsonFields {
     /// The object on one line behind a prefix.
     pub(super) fn to_line_after(&self, prefix: &str) -> String {
         // Hot path of the gateway, which writes several lines per request: one allocation.
-        let bytes: usize = self.0.iter().map(|(name, json)| name.len() + json.len() + 4).sum();
-        let mut line = String::with_capacity(prefix.len() + bytes + 2);
+        let mut line = String::with_capacity(prefix.len() + self.max_bytes());
         line.push_str(prefix);
         line.push('{');
-        for (at, (name, json)) in self.0.iter().enumerate() {
-            if at > 0 {
-                line.push(',');
-            }
-            push_name(&mut line, name);
-            line.push(':');
-            line.push_str(json);
-        }
+        self.push_to(&mut line, "");
         line.push('}');
         line
     }
+
+    /// The room that the object takes, unless the names of its fields have escapes.
+    pub(super) fn max_bytes(&self) -> usize {
+        self.0.iter().map(|(name, json)| name.len() + json.len() + 4).sum::<usize>() + 2
+    }
+
+    /// Adds the fields to a line, with a separator before the first and commas between them.
+    pub(super) fn push_to(&self, line: &mut String, mut separator: &str) {
+        for (name, json) in &self.0 {
+            line.push_str(separator);
+            separator = ",";
+            push_string(line, name);
+            line.push(':');
+            line.push_str(json);
+        }
+    }
 }
 
-/// Adds the JSON of a field's name.
-fn push_name(line: &mut String, name: &str) {
-    // Names of our own need no escapes, and a line has many.
-    if name.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+/// Adds the JSON of a string.
+pub(super) fn push_string(line: &mut String, text: &str) {
+    // Names and ids of our own need no escapes, and a line has many.
+    if text.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
         line.push('"');
-        line.push_str(name);
+        line.push_str(text);
         line.push('"');
     } else {
-        line.push_str(&json_string(name));
+        line.push_str(&json_string(text));
     }
 }
 

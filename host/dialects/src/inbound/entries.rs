@@ -52,6 +52,7 @@ impl<'a> ToolNames<'a> {
     /// Adds the calls of an answer.
     pub(crate) fn record(&mut self, answer: &[ChatBlock]) {
         let calls = tool_calls(answer);
+        self.parsed.reserve(tool_calls(answer).count());
         self.parsed.extend(calls.map(|call| (call.id.clone(), call.name.clone())));
     }
 

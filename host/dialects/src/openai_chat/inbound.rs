@@ -161,9 +161,11 @@ fn parse_part(mut part: Value) -> ChatBlock {
 
 /// A tool result; one of an unknown call becomes a note.
 fn parse_result(mut message: Value, tools: &ToolNames<'_>) -> ParsedEntry {
-    let id = string(&message, "tool_call_id");
-    match tools.find(&id) {
-        Some(tool) => result_entry(id, tool, take_content(&mut message), false),
+    match tools.find(text(&message, "tool_call_id")) {
+        Some(tool) => {
+            let id = take_text(&mut message, "tool_call_id").unwrap_or_default();
+            result_entry(id, tool, take_content(&mut message), false)
+        }
         // Many local servers do without ids. A result entry without a call would be dropped as an
         // orphan.
         None => ParsedEntry::Note(text_of(message.get("content"))),
@@ -183,20 +185,19 @@ fn parse_answer(mut message: Value) -> Vec<ChatBlock> {
     thinking.into_iter().chain(content).chain(calls).chain(rest).collect()
 }
 
-fn parse_call(wire: Value) -> ChatBlock {
-    let id = string(&wire, "id");
-    if id.is_empty() {
+fn parse_call(mut wire: Value) -> ChatBlock {
+    if text(&wire, "id").is_empty() {
         // No result could be matched to it, so it is not a call that waits for one.
         return ChatBlock::ProviderItem { api: API.into(), item: wire };
     }
-    let (function, field) = match (wire.get("function"), wire.get("custom")) {
-        (Some(function), _) => (function, "arguments"),
-        (None, Some(custom)) => (custom, "input"),
-        (None, None) => (&Value::Null, "arguments"),
-    };
+    let is_function = wire.get("function").is_some();
+    let (tool, field) = if is_function { ("function", "arguments") } else { ("custom", "input") };
+    let mut tool = take(&mut wire, tool);
+    let mut take_string = |field| take_text(&mut tool, field).unwrap_or_default();
     // Models write arguments that are not JSON; such text is kept, since it takes space as well.
-    let arguments = parse_or_string(string(function, field));
-    ChatBlock::ToolCall(ToolCallBlock::new(id, string(function, "name"), arguments))
+    let (name, arguments) = (take_string("name"), parse_or_string(take_string(field)));
+    let id = take_text(&mut wire, "id").unwrap_or_default();
+    ChatBlock::ToolCall(ToolCallBlock::new(id, name, arguments))
 }
 
 /// Another text for a message: calls stay, thinking is dropped.

@@ -10,7 +10,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::index::IndexEntry;
 use super::seeded_hash::{CanonicalItem, PrefixHasher, PrefixHashes, RequestItems, SeededHash};
 use super::traits::ItemTraits;
-use ctxhost_dialects::inbound::{EntryLocation, ItemGroup, ParsedEntry};
+use ctxhost_dialects::inbound::{EntryLocation, ParsedEntry};
 use ctxhost_dialects::message::UserMessage;
 use ctxhost_dialects::{ChatBlock, ChatMessage};
 use ctxhost_history::ForkPoint;
@@ -177,23 +177,25 @@ impl KnownItems {
     pub(crate) fn extend(
         &mut self,
         request: &mut RequestItems<'_>,
-        groups: &[ItemGroup],
+        groups: Vec<NewGroup>,
         ids: &[String],
     ) {
+        self.locations.reserve(ids.len());
         let mut ids = ids.iter();
         for group in groups {
             let from = self.items.len();
             let location = self.groups.len();
+            let count = group.entries.len();
             for at in from..from + group.item_count {
                 let Some(canonical) = request.canonical(at) else { return };
                 self.items.push(KnownItem { raw: request.raw_hash(at), canonical, original: None });
             }
-            for (entry, (parsed, id)) in group.entries.iter().zip(&mut ids).enumerate() {
-                self.track_entry(parsed, id);
+            for (entry, (traits, id)) in group.entries.into_iter().zip(&mut ids).enumerate() {
+                self.track_entry(traits, id);
                 self.locations.insert(id.clone(), EntryLocation { group: location, entry });
                 self.entries.push(id.clone());
             }
-            self.groups.push((from..self.items.len(), group.entries.len()));
+            self.groups.push((from..self.items.len(), count));
         }
     }
 
@@ -254,7 +256,7 @@ impl KnownItems {
     pub(crate) fn record_with(
         &self,
         request: &mut RequestItems<'_>,
-        groups: &[ItemGroup],
+        groups: &[NewGroup],
         replaced: &[usize],
     ) -> RecordBody {
         let from = self.items.len();
@@ -367,7 +369,7 @@ impl KnownItems {
                 if let Some(message) =
                     record.message_raw().and_then(|raw| serde_json::from_str(raw).ok())
                 {
-                    known_items.track_entry(&ParsedEntry::Message(message), &id);
+                    known_items.track_entry(EntryTraits::of_message(message), &id);
                 }
                 known_items.locations.insert(id.clone(), EntryLocation { group, entry });
                 known_items.entries.push(id);
@@ -405,21 +407,11 @@ impl KnownItems {
         (from == self.items.len()).then_some(())
     }
 
-    fn track_entry(&mut self, parsed: &ParsedEntry, id: &str) {
-        match parsed {
-            ParsedEntry::Message(ChatMessage::User(user)) if is_user_request(user) => {
-                self.last_user_entry = Some(id.to_owned());
-            }
-            ParsedEntry::Message(ChatMessage::Assistant(answer)) => {
-                let calls = answer.content.iter().filter_map(|block| match block {
-                    ChatBlock::ToolCall(call) => Some((call.id.clone(), call.name.clone())),
-                    _ => None,
-                });
-                self.tools.extend(calls);
-            }
-            ParsedEntry::Message(ChatMessage::User(_) | ChatMessage::ToolResult(_))
-            | ParsedEntry::Note(_) => {}
+    fn track_entry(&mut self, entry: EntryTraits, id: &str) {
+        if entry.is_user_request {
+            self.last_user_entry = Some(id.to_owned());
         }
+        self.tools.extend(entry.tools);
     }
 
     pub(super) fn entries_of(&self, groups: usize) -> usize {
@@ -427,8 +419,52 @@ impl KnownItems {
     }
 }
 
+/// New items, and their entries.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct NewGroup {
+    /// The number of items.
+    pub(crate) item_count: usize,
+    /// The entries in order.
+    pub(crate) entries: Vec<EntryTraits>,
+}
+
+/// What is known of an entry beside its id. Its text is in the session only.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct EntryTraits {
+    /// Whether it is a request of the user.
+    pub(crate) is_user_request: bool,
+    /// Of its calls: call id and tool name.
+    tools: Vec<(String, String)>,
+}
+
+impl EntryTraits {
+    /// The traits of a parsed entry.
+    pub(crate) fn of_entry(entry: ParsedEntry) -> EntryTraits {
+        match entry {
+            ParsedEntry::Message(message) => EntryTraits::of_message(message),
+            ParsedEntry::Note(_) => EntryTraits::default(),
+        }
+    }
+
+    fn of_message(message: ChatMessage) -> EntryTraits {
+        match message {
+            ChatMessage::User(user) => {
+                EntryTraits { is_user_request: is_user_request(&user), tools: Vec::new() }
+            }
+            ChatMessage::Assistant(answer) => {
+                let tools = answer.content.into_iter().filter_map(|block| match block {
+                    ChatBlock::ToolCall(call) => Some((call.id, call.name)),
+                    _ => None,
+                });
+                EntryTraits { is_user_request: false, tools: tools.collect() }
+            }
+            ChatMessage::ToolResult(_) => EntryTraits::default(),
+        }
+    }
+}
+
 /// Whether a message with role user has any text that no client has injected.
-pub(crate) fn is_user_request(user: &UserMessage) -> bool {
+fn is_user_request(user: &UserMessage) -> bool {
     let is_injected = |block: &ChatBlock| match block {
         ChatBlock::Text { text, .. } => injected_text::is_injected(text),
         _ => false,

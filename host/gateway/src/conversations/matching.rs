@@ -259,8 +259,7 @@ impl KnownItem {
 
 #[cfg(test)]
 mod tests {
-    use ctxhost_dialects::inbound::ItemGroup;
-
+    use super::super::known_items::NewGroup;
     use super::*;
 
     #[test]
@@ -273,8 +272,8 @@ mod tests {
         let items: Vec<String> = (0..).zip(texts).map(|(at, text)| item(at, text)).collect();
         let items: Vec<&str> = items.iter().map(String::as_str).collect();
         let mut known_items = KnownItems::default();
-        let groups = vec![ItemGroup { item_count: 1, entries: Vec::new() }; items.len()];
-        known_items.extend(&mut RequestItems::new(7, &items), &groups, &[]);
+        let groups = vec![NewGroup { item_count: 1, entries: Vec::new() }; items.len()];
+        known_items.extend(&mut RequestItems::new(7, &items), groups, &[]);
 
         let other = item(0, "Another task.");
         let others = [&[other.as_str()], &items[1..]].concat();

@@ -122,6 +122,6 @@ fn append_items(
     for body in bodies {
         ids.push(fork.append(body).ok()?);
     }
-    known_items.extend(request_items, &groups, &ids);
+    known_items.extend(request_items, groups, &ids);
     Some((fork, known_items))
 }

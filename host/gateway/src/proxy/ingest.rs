@@ -389,7 +389,7 @@ impl Proxy {
         }
         let before = state.known.last_user_entry().map(str::to_owned);
         let known_items = Arc::make_mut(&mut state.known);
-        known_items.extend(request_items, &groups, ids.get(..entries).unwrap_or_default());
+        known_items.extend(request_items, groups, ids.get(..entries).unwrap_or_default());
         known_items.update_raw_hashes(request_items);
         known_items.add_tokens(&guard.view(), entries);
         let asks = client_compaction::asks_for_summary(meta.headers, request_items.items());

@@ -1,11 +1,8 @@
 //! Parses the items of a request that its conversation does not have yet.
 
 use super::ingest::IngestError;
-use crate::conversations::{KnownItems, RequestItems, is_user_request};
-use ctxhost_dialects::ChatMessage;
-use ctxhost_dialects::inbound::{
-    InboundDialect, InboundError, ItemGroup, ParseContext, ParsedEntry,
-};
+use crate::conversations::{EntryTraits, KnownItems, NewGroup, RequestItems};
+use ctxhost_dialects::inbound::{InboundDialect, InboundError, ParseContext, ParsedEntry};
 use ctxhost_session::{RecordBody, SessionError};
 
 /// The custom type of records for text that a client injects in the middle of a conversation.
@@ -14,7 +11,7 @@ const NOTE: &str = "client";
 /// New item groups and the records that they become.
 #[derive(Debug)]
 pub(super) struct NewItems {
-    pub(super) groups: Vec<ItemGroup>,
+    pub(super) groups: Vec<NewGroup>,
     pub(super) bodies: Vec<RecordBody>,
 }
 
@@ -32,22 +29,27 @@ impl NewItems {
             last_item: known.checked_sub(1).and_then(|at| items.get(at)).copied(),
             tool_name_of: &|id| known_items.tool_of(id),
         };
-        let mut new = (known..items.len()).map(|at| {
+        let mut items_after = (known..items.len()).map(|at| {
             request_items.parse(at).map_err(|error| InboundError::in_message(at - known, error))
         });
-        let groups = inbound.parse_items(&mut new, context);
-        let groups = groups.map_err(|error| error.after_items(known))?;
-        let entries = groups.iter().flat_map(|group| &group.entries);
-        let bodies = entries.map(record_body).collect::<Result<_, SessionError>>()?;
-        Ok(NewItems { groups, bodies })
+        let groups = inbound.parse_items(&mut items_after, context);
+        let parsed = groups.map_err(|error| error.after_items(known))?;
+        let mut new = NewItems { groups: Vec::with_capacity(parsed.len()), bodies: Vec::new() };
+        for group in parsed {
+            let mut entries = Vec::with_capacity(group.entries.len());
+            for entry in group.entries {
+                new.bodies.push(record_body(&entry)?);
+                entries.push(EntryTraits::of_entry(entry));
+            }
+            new.groups.push(NewGroup { item_count: group.item_count, entries });
+        }
+        Ok(new)
     }
 
     /// The index of the first record that is a user's request.
     pub(super) fn first_user_entry(&self) -> Option<usize> {
         let mut entries = self.groups.iter().flat_map(|group| &group.entries);
-        entries.position(|entry| {
-            matches!(entry, ParsedEntry::Message(ChatMessage::User(user)) if is_user_request(user))
-        })
+        entries.position(|entry| entry.is_user_request)
     }
 }
 
