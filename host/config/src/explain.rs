@@ -7,7 +7,7 @@ use ctxhost_engine::bundled_settings;
 use ctxhost_engine_api::settings::{Setting, SettingKind};
 
 use super::all_settings::{SettingRow, all_settings, matches_pattern};
-use super::check::closest_name;
+use super::closest_name::closest_name;
 use super::plugins::SlotChoice;
 use super::spans::{self, TomlValueKind};
 use super::{Config, RESERVE_FLOOR_TOKENS};

@@ -12,10 +12,9 @@ use ctxhost_engine_api::*;
 use serde_json::Value;
 use tokio::runtime::Handle;
 
-use super::confinement::ConfinementLimits;
 use super::connection::SandboxConnection;
 use super::error::SandboxError;
-use super::info::Confinement;
+use super::info::{Confinement, ConfinementLimits};
 use super::process::SandboxProcess;
 use super::program::find_program;
 use super::settings::SandboxSettings;

@@ -13,8 +13,7 @@ use ctxhost_engine_api::*;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::Value;
 
-use super::confinement::ConfinementLimits;
-use super::info::Confinement;
+use super::info::{Confinement, ConfinementLimits};
 use ctxhost_engine_api::border::{EngineCall, EngineReply};
 
 /// The version of the frames. Host and sandbox are the same program; a mismatch is reported early.
