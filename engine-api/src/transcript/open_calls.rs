@@ -58,6 +58,11 @@ impl<T> OpenCalls<T> {
         }
         call
     }
+
+    /// The calls that got no result, in no order.
+    pub fn into_open(self) -> impl Iterator<Item = T> {
+        self.by_id.into_values().flat_map(|same| same.calls)
+    }
 }
 
 #[cfg(test)]

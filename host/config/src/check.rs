@@ -5,8 +5,9 @@ use super::closest_name::closest_name;
 use super::error::ConfigDiagnostic;
 use super::spans::{self, KeySpan, TomlValueKind};
 use super::{Config, ConfigSource, compaction, gateway, providers, renamed, slots};
-use ctxhost_engine::{BUNDLED, Isolation, group_thousands};
+use ctxhost_engine::{BUNDLED, Isolation};
 use ctxhost_engine_api::settings::{Setting, SettingKind};
+use ctxhost_engine_api::transcript::tokens::group_thousands;
 use ctxhost_trust::TrustedKeys;
 
 /// Checks every key and value, in the order of the file. Keys inside an unknown table are not

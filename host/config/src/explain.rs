@@ -93,10 +93,17 @@ fn similar_key(rows: &[ExplainRow], key: &str) -> Option<String> {
     let mut names: Vec<&str> = rows.iter().map(|row| row.key.as_str()).collect();
     let tables: Vec<&str> = names.iter().filter_map(|key| Some(key.rsplit_once('.')?.0)).collect();
     names.extend(tables);
-    let same_end = |name: &&&str| name.rsplit('.').next() == key.rsplit('.').next();
     // People know a key, and guess its table.
-    let found = names.iter().find(same_end).copied();
-    found.or_else(|| closest_name(key, &names)).map(str::to_owned)
+    let with_end = |end: &str| names.iter().copied().find(|name| last_part(name) == end);
+    let found = with_end(last_part(key)).or_else(|| closest_name(key, &names));
+    let ends: Vec<&str> = names.iter().copied().map(last_part).collect();
+    let found = found.or_else(|| with_end(closest_name(last_part(key), &ends)?));
+    found.map(str::to_owned)
+}
+
+/// The name of a key without its tables.
+fn last_part(key: &str) -> &str {
+    key.rsplit('.').next().unwrap_or(key)
 }
 
 /// A setting that the file does not contain, below names of the user.
