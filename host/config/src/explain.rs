@@ -95,9 +95,14 @@ fn similar_key(rows: &[ExplainRow], key: &str) -> Option<String> {
     names.extend(tables);
     // People know a key, and guess its table.
     let with_end = |end: &str| names.iter().copied().find(|name| last_part(name) == end);
-    let found = with_end(last_part(key)).or_else(|| closest_name(key, &names));
     let ends: Vec<&str> = names.iter().copied().map(last_part).collect();
-    let found = found.or_else(|| with_end(closest_name(last_part(key), &ends)?));
+    let like_end = || with_end(closest_name(last_part(key), &ends)?);
+    let like_key = || closest_name(key, &names);
+    let found = with_end(last_part(key));
+    let found = match key.contains('.') {
+        true => found.or_else(like_key).or_else(like_end),
+        false => found.or_else(like_end).or_else(like_key),
+    };
     found.map(str::to_owned)
 }
 

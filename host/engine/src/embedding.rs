@@ -62,7 +62,7 @@ mod tests {
         let many = message(request(&["a"; 257]));
         assert_eq!(many, "embed got 257 texts of 257 bytes; the limits are 256 and 1,048,576");
         let long = "x".repeat(EmbedRequest::MAX_BYTES + 1);
-        assert!(message(request(&[&long])).contains("1048577 bytes"));
+        assert!(message(request(&[&long])).contains("1,048,577 bytes"));
         assert_eq!(message(request(&["a", " \n"])), "embed got a blank text: number 1 of 2");
         assert!(prepare(request(&[])).is_ok());
     }

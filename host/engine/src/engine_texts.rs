@@ -123,9 +123,10 @@ impl TextBudget {
 
     /// Whether a tool is offered; one with a schema that is too large is not.
     fn admits_tool(&mut self, tool: &mut ToolSpec) -> bool {
+        let had = (tool.name.is_empty(), tool.input_schema.is_null());
         self.cut_all([&mut tool.name, &mut tool.description]);
         self.clear_large(&mut tool.input_schema);
-        !tool.input_schema.is_null() && !tool.name.is_empty()
+        had == (tool.name.is_empty(), tool.input_schema.is_null())
     }
 }
 
@@ -216,9 +217,10 @@ mod tests {
             description: huge.clone(),
             input_schema: schema,
         };
-        let tools = vec![tool(huge.clone().into()), tool(serde_json::json!({ "type": "object" }))];
+        let object = serde_json::json!({ "type": "object" });
+        let tools = [huge.clone().into(), object, Value::Null].map(tool).to_vec();
         let EngineReply::Tools(tools) = limited(EngineReply::Tools(tools)) else { panic!() };
-        assert_eq!(tools.len(), 1, "without the one whose schema is too large");
+        assert_eq!(tools.len(), 2, "without the one whose schema is too large");
         assert!(tools[0].description.len() < 2 * MAX_TEXT_BYTES);
         let answer = ToolAnswer { text: huge.clone(), is_error: false };
         let EngineReply::CallTool(answer) = limited(EngineReply::CallTool(answer)) else {
