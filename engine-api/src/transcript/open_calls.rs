@@ -74,6 +74,11 @@ impl<T, Id: Borrow<str> + Eq + Hash> OpenCalls<T, Id> {
         };
         Some(call)
     }
+
+    /// The calls that got no result, in no order.
+    pub fn into_open(self) -> impl Iterator<Item = T> {
+        self.by_id.into_values().flat_map(|same| same.calls)
+    }
 }
 
 #[cfg(test)]

@@ -28,6 +28,24 @@ const MIN_FILE_CHARS: u64 = IMAGE_TOKENS * CHARS_PER_TOKEN;
 /// Weighted characters per token.
 pub const CHARS_PER_TOKEN: u64 = 4;
 
+/// A number with a comma between groups of three digits, as all messages show it.
+///
+/// ```
+/// # use ctxhost_engine_api::transcript::tokens::group_thousands;
+/// assert_eq!(group_thousands(48_210), "48,210");
+/// ```
+pub fn group_thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.char_indices() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
 /// The tokens of a text.
 ///
 /// ```

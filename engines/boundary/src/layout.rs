@@ -5,7 +5,7 @@
 //!  after    task [summary] [acknowledgement] [attachments]  last turn
 //! ```
 
-use ctxhost_engine_api::transcript::tokens::{CHARS_PER_TOKEN, estimate};
+use ctxhost_engine_api::transcript::tokens::{CHARS_PER_TOKEN, estimate, group_thousands};
 use ctxhost_engine_api::{Plan, Role, SessionRef, Transcript};
 use ctxhost_engine_kit::attachments::LEAD_IN;
 use ctxhost_engine_kit::cuts::{
@@ -17,7 +17,6 @@ use ctxhost_engine_kit::previews::ResultPreviews;
 use ctxhost_engine_kit::settings::share_of;
 use ctxhost_engine_kit::summariser::WrittenSummary;
 use ctxhost_engine_kit::summary::{Provenance, wrap_summary};
-use ctxhost_engine_kit::text::group_thousands;
 
 use crate::settings::Settings;
 

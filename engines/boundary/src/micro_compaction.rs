@@ -1,13 +1,12 @@
 //! Micro-compaction: replaces old tool results by one line each, without a model.
 
-use ctxhost_engine_api::transcript::tokens::{CHARS_PER_TOKEN, estimate};
+use ctxhost_engine_api::transcript::tokens::{CHARS_PER_TOKEN, estimate, group_thousands};
 use ctxhost_engine_api::{Flags, Role, Transcript};
 use ctxhost_engine_kit::cursor::TranscriptCursor;
 use ctxhost_engine_kit::cuts::trailing_frame;
 use ctxhost_engine_kit::previews::ResultPreviews;
 use ctxhost_engine_kit::replacement::{Replacement, ReplacementMap};
 use ctxhost_engine_kit::settings::share_of;
-use ctxhost_engine_kit::text::group_thousands;
 
 use crate::settings::MicroSettings;
 

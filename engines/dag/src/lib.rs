@@ -32,6 +32,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use ctxhost_engine_api::serde_json::{Value, json};
+use ctxhost_engine_api::transcript::tokens::group_thousands;
 use ctxhost_engine_api::{
     AssembleRequest, CompactRequest, Compaction, ContextEngine, EngineError, EngineStatus,
     ErrorKind, HistoryEntry, Host, Info, IngestReply, IngestRequest, MaintainReply,
@@ -40,7 +41,6 @@ use ctxhost_engine_api::{
 };
 use ctxhost_engine_kit::session_map::SessionMap;
 use ctxhost_engine_kit::store::{has_capability, has_key_value_store};
-use ctxhost_engine_kit::text::group_thousands;
 
 use compaction::folded_leaves;
 use leaf::LeafDraft;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use ctxhost_engine_api::transcript::tokens::CHARS_PER_TOKEN;
+use ctxhost_engine_api::transcript::tokens::{CHARS_PER_TOKEN, group_thousands};
 use ctxhost_engine_api::{
     CompactRequest, Compaction, EngineError, Entry, Host, LogLevel, Plan, PlanNote, Result, Role,
     Transcript, Trigger,
@@ -16,7 +16,7 @@ use ctxhost_engine_kit::session_map::SessionMap;
 use ctxhost_engine_kit::settings::share_of;
 use ctxhost_engine_kit::summariser::{WrittenSummary, attempt, failure_note, has_model};
 use ctxhost_engine_kit::summary::{Provenance, wrap_summary};
-use ctxhost_engine_kit::text::{TextLimit, group_thousands, truncate};
+use ctxhost_engine_kit::text::{TextLimit, truncate};
 
 use crate::cooldowns::Cooldowns;
 use crate::cut::{self, MiddleCut};

@@ -5,11 +5,12 @@
 use std::collections::HashMap;
 
 use ctxhost_engine_api::transcript::tokens;
+use ctxhost_engine_api::transcript::tokens::group_thousands;
 use ctxhost_engine_api::{Entry, Flags, Role, Transcript};
 use ctxhost_engine_kit::calls::{render_result_line, shorten_arguments};
 use ctxhost_engine_kit::cursor::TranscriptCursor;
 use ctxhost_engine_kit::replacement::{Replacement, ReplacementMap};
-use ctxhost_engine_kit::text::{clip, group_thousands};
+use ctxhost_engine_kit::text::clip;
 
 use crate::settings::Settings;
 

@@ -8,11 +8,11 @@
 use std::ops::Range;
 
 use ctxhost_engine_api::transcript::tokens;
+use ctxhost_engine_api::transcript::tokens::group_thousands;
 use ctxhost_engine_api::{EntryKind, Plan, Transcript};
 use serde_json::{Value, json};
 
 use crate::files::FileLedger;
-use crate::text::group_thousands;
 
 /// The gaps that one summary replaces. Entries between the gaps are kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

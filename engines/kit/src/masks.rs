@@ -1,6 +1,6 @@
 //! Masks of old entries: a result as one line with its names, a call without long arguments.
 
-use ctxhost_engine_api::transcript::tokens::weighted_chars;
+use ctxhost_engine_api::transcript::tokens::{group_thousands, weighted_chars};
 use ctxhost_engine_api::{Entry, Flags, Role, Transcript};
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use crate::name_ledger::NameLedger;
 use crate::names::for_each_name;
 use crate::redact::redact;
 use crate::replacement::Replacement;
-use crate::text::{clip, group_thousands};
+use crate::text::clip;
 
 /// Length of an argument text of an old call, in weighted characters.
 const ARGUMENT_CHARS: u64 = 160;

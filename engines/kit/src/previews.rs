@@ -6,12 +6,12 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use ctxhost_engine_api::transcript::tokens::{CHARS_PER_TOKEN, estimate};
+use ctxhost_engine_api::transcript::tokens::{CHARS_PER_TOKEN, estimate, group_thousands};
 use ctxhost_engine_api::{Entry, Flags, Role, Transcript};
 
 use crate::cursor::TranscriptCursor;
 use crate::replacement::{Replacement, ReplacementMap};
-use crate::text::{TextLimit, group_thousands, truncate};
+use crate::text::{TextLimit, truncate};
 
 /// Layer name in plan notes.
 const LAYER: &str = "preview";

@@ -22,7 +22,7 @@ const PATTERNS: [(&str, &str); 9] = [
     (r"(?-u:\b)(?:AKIA|ASIA)[A-Z0-9]{12,}(?-u:\b)", "aws-key"),
     (r"(?-u:\b)(?:gh[pousr]_[A-Za-z0-9]{8,}|github_pat_[A-Za-z0-9_]{8,})", "github-token"),
     (r"(?-u:\b)xox[abprs]-[A-Za-z0-9-]{8,}", "slack-token"),
-    (r"(?-u:\b)eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*", "jwt"),
+    (r"(?-u:\b)eyJ[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*|\z)|\z)", "jwt"),
     (r"(?i)(?-u:\b)bearer\s+(?<secret>[A-Za-z0-9._~+/=-]{8,})", "bearer-token"),
     (
         r#"(?i)(?:(?-u:\b)|_)(?:password|passwd|pwd|secret|api[_-]?key|access[_-]?token|auth[_-]?token|token)(?:\\*["'])?\s*[:=]\s*(?:\\*["'])?(?<secret>[^\s"'\[\]{}(),;<>$]{6,})"#,
@@ -30,9 +30,17 @@ const PATTERNS: [(&str, &str); 9] = [
     ),
 ];
 
-/// Bytes beside a cut that are searched for a secret across it: a key of 8,192 bits takes 6,400.
+/// Bytes that are searched before and after a cut, and at the beginning of a longer secret across it.
 // A bound, because searching megabytes takes seconds.
 const BESIDE_CUT_BYTES: usize = 8_192;
+
+/// Bytes before a secret that may name it: `access_token = "`.
+const NAME_BYTES: usize = 64;
+
+/// The borders of a private key, the only secret with spaces and lines.
+const KEY_BEGIN: &str = "-----BEGIN ";
+const KEY_END: &str = "-----END ";
+const KEY_DASHES: &str = "-----";
 
 static REDACTIONS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     let compile = |(pattern, kind): &(&str, &'static str)| Some((Regex::new(pattern).ok()?, *kind));
@@ -125,7 +133,6 @@ impl<'t> SecretRanges<'t> {
 }
 
 /// Head and end of a long text without secrets, joined by `gap`. Sizes are in weighted characters.
-/// A secret that reaches more than 8 KiB beyond a cut is not recognised there.
 pub fn redacted_ends<'a>(
     text: &'a str,
     head_chars: u64,
@@ -138,11 +145,46 @@ pub fn redacted_ends<'a>(
     let mut out = String::new();
     SecretRanges::new(text.get(..searched_end).unwrap_or_default()).quote(0..head.len(), &mut out);
     out.push_str(gap);
-    let end_start = text.len() - end.len();
+    let mut end_start = text.len() - end.len();
+    if let Some((secret_end, kind)) = long_secret_across(text, end_start) {
+        out.push_str(&format!("[redacted:{kind}]"));
+        end_start = secret_end;
+    }
     let searched_start = text.ceil_char_boundary(end_start.saturating_sub(BESIDE_CUT_BYTES));
     let searched = text.get(searched_start..).unwrap_or_default();
     SecretRanges::new(searched).quote(end_start - searched_start..searched.len(), &mut out);
     Cow::Owned(out)
+}
+
+/// Where a secret ends that begins more than [`BESIDE_CUT_BYTES`] before a cut and reaches across it, and its
+/// kind. Only its beginning is searched.
+fn long_secret_across(text: &str, cut: usize) -> Option<(usize, &'static str)> {
+    let searched_start = text.ceil_char_boundary(cut.saturating_sub(BESIDE_CUT_BYTES));
+    let before = text.get(..searched_start)?;
+    let key = before
+        .rfind(KEY_BEGIN)
+        .filter(|begin| !text.get(*begin..cut).is_some_and(|key| key.contains(KEY_END)));
+    let (begin, end) = match key {
+        Some(begin) => (begin, key_end(text, cut)),
+        None => {
+            let is_border = |c: char| c.is_whitespace() || "\"'[]{}(),;<>$".contains(c);
+            let run = before.rfind(is_border).map_or(0, |border| border + 1);
+            // A run without a border from there on, across the cut.
+            text.get(searched_start..cut)?.find(is_border).is_none().then_some(())?;
+            (run, text.get(cut..)?.find(is_border).map(|end| cut + end))
+        }
+    };
+    let named_from = text.ceil_char_boundary(begin.saturating_sub(NAME_BYTES));
+    let searched_end = text.floor_char_boundary((begin + BESIDE_CUT_BYTES).min(searched_start));
+    let searched = text.get(named_from..searched_end)?;
+    let (last, kind) = SecretRanges::new(searched).secrets.pop()?;
+    (last.end == searched.len()).then_some((end.unwrap_or(text.len()), kind))
+}
+
+/// The end of the line that ends a private key.
+fn key_end(text: &str, from: usize) -> Option<usize> {
+    let label = from + text.get(from..)?.find(KEY_END)? + KEY_END.len();
+    Some(label + text.get(label..)?.find(KEY_DASHES)? + KEY_DASHES.len())
 }
 
 /// Whether a text contains something that looks like a secret.
@@ -199,6 +241,33 @@ mod tests {
             }
         }
         assert_eq!(redacted_ends("ghp_0123456789abcdef", 50, 9, "…"), "[redacted:github-token]");
+    }
+
+    #[test]
+    fn a_secret_longer_than_the_searched_part_is_not_shown_in_part() {
+        let long = "Zq9".repeat(20_000);
+        let lines = long.as_bytes().chunks(60).map(|line| str::from_utf8(line).unwrap());
+        let key = lines.collect::<Vec<_>>().join("\n");
+        let begin = "-----BEGIN PRIVATE KEY-----";
+        let secrets = [
+            format!("password = \"{long}\""),
+            format!("Authorization: Bearer {long}"),
+            format!("sk-{long}"),
+            format!("eyJ{long}.{long}.{long}"),
+            format!("{begin}\n{key}\n-----END PRIVATE KEY-----"),
+        ];
+        for secret in secrets {
+            let text = format!("{} {secret} the end", "a ".repeat(9_000));
+            for end_chars in [100, 20_000, 59_000] {
+                let cut = redacted_ends(&text, 18_100, end_chars, " … ");
+                let shown = cut.get(..60).unwrap_or(&cut);
+                assert!(!cut.contains("Zq9Zq9"), "{shown} … {}", &cut[cut.len() - 60..]);
+                assert!(cut.ends_with("the end"), "{end_chars}: {}", &cut[cut.len() - 60..]);
+            }
+        }
+        // Not every long run is a secret.
+        let text = format!("{} the end", long.repeat(3));
+        assert!(redacted_ends(&text, 10, 20_000, " … ").ends_with("9Zq9 the end"));
     }
 
     #[test]

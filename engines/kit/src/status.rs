@@ -2,10 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use ctxhost_engine_api::transcript::tokens::group_thousands;
 use ctxhost_engine_api::{Compaction, EngineStatus, Plan, Result};
 use serde::Serialize;
-
-use crate::text::group_thousands;
 
 /// Sets the reason for a compaction in a plan: `1,200 tokens are over the threshold of 1,000`.
 pub fn request_compaction(plan: &mut Plan, words: &str, limit_tokens: u64) {

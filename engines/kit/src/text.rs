@@ -182,19 +182,6 @@ pub fn has_important_tail(text: &str) -> bool {
     tail.trim_end().ends_with('}') || WORDS.as_ref().is_some_and(|words| words.is_match(tail))
 }
 
-/// Formats a number with thousands separators: `48,210`.
-pub fn group_thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (at, digit) in digits.char_indices() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
-
 /// The kept text without its notice, and the number of UTF-16 units it keeps.
 fn keep(text: &str, room_chars: u64, limit: TextLimit) -> (String, u64) {
     let min_keep = limit.min_keep_chars.min(room_chars);
@@ -240,6 +227,7 @@ fn utf16_len(text: &str) -> u64 {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use ctxhost_engine_api::transcript::tokens::group_thousands;
     use proptest::prelude::*;
 
     use super::*;

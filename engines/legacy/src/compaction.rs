@@ -18,6 +18,7 @@ mod quality;
 mod summary;
 mod workspace;
 
+use ctxhost_engine_api::transcript::tokens::group_thousands;
 use ctxhost_engine_api::{
     Action, CompactRequest, Compaction, EngineError, ErrorKind, Host, Plan, PlanNote, Result, Role,
     Transcript,
@@ -26,7 +27,6 @@ use ctxhost_engine_kit::caps::keep_with_cut_results;
 use ctxhost_engine_kit::files::FileLedger;
 use ctxhost_engine_kit::history_fold::{leave_out, plan_tokens};
 use ctxhost_engine_kit::summary::{Provenance, wrap_summary};
-use ctxhost_engine_kit::text::group_thousands;
 use serde_json::{Value, json};
 
 use crate::decisions::DecisionStore;

@@ -2,9 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use ctxhost_engine_api::transcript::tokens::group_thousands;
 use ctxhost_engine_api::{Action, Compaction, EngineStatus, Plan, Result};
 use ctxhost_engine_kit::summariser::EXTRACTIVE;
-use ctxhost_engine_kit::text::group_thousands;
 use serde_json::json;
 
 use crate::compaction;

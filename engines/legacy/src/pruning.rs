@@ -14,11 +14,11 @@ mod images;
 
 use std::ops::Range;
 
-use ctxhost_engine_api::transcript::tokens::weighted_chars;
+use ctxhost_engine_api::transcript::tokens::{group_thousands, weighted_chars};
 use ctxhost_engine_api::{EngineError, Entry, Flags, Result, Role, Transcript};
 use ctxhost_engine_kit::masks::first_names;
 use ctxhost_engine_kit::settings::setting_error;
-use ctxhost_engine_kit::text::{group_thousands, head_and_tail};
+use ctxhost_engine_kit::text::head_and_tail;
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
 use crate::decisions::{PruneLevel, SessionDecisions};

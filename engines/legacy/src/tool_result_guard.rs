@@ -6,9 +6,9 @@
 
 mod blocks;
 
-use ctxhost_engine_api::transcript::tokens::{self, weighted_chars};
+use ctxhost_engine_api::transcript::tokens::{self, group_thousands, weighted_chars};
 use ctxhost_engine_api::{Entry, Flags, Role, Transcript};
-use ctxhost_engine_kit::text::{TextLimit, group_thousands, truncate};
+use ctxhost_engine_kit::text::{TextLimit, truncate};
 use serde_json::Value;
 
 use self::blocks::{BlockBudget, BlockWeights};

@@ -4,7 +4,7 @@
 //! next model.
 
 use ctxhost_engine_api::ModelRef;
-use ctxhost_engine_kit::text::group_thousands;
+use ctxhost_engine_api::transcript::tokens::group_thousands;
 
 use crate::settings::WindowSettings;
 

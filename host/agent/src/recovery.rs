@@ -13,6 +13,7 @@
 //! ```
 
 use ctxhost_engine_api::Trigger;
+use ctxhost_engine_api::transcript::tokens::group_thousands;
 
 use crate::error::TurnError;
 use crate::event::EventKind;
@@ -108,7 +109,7 @@ async fn retry_with_shorter_answer(
     failure: &ProviderError,
     tokens: u64,
 ) -> Result<OutgoingRequest, TurnError> {
-    let action = format!("answers limited to {tokens} tokens");
+    let action = format!("answers limited to {} tokens", group_thousands(tokens));
     turn.guard.emit(EventKind::recovering(failure, action));
     turn.retry.max_output_tokens = Some(tokens);
     turn.prepare_request(Trigger::Threshold).await
@@ -142,8 +143,10 @@ async fn recover_overflow(
     retry.max_output_tokens = overflow.max_output_tokens.or(retry.max_output_tokens);
     retry.cap_tokens = target.max_tokens;
     let action = match (overflow.max_output_tokens, target.max_tokens) {
-        (Some(tokens), None) => format!("answers limited to {tokens} tokens"),
-        (_, cap) => format!("conversation limited to {} tokens", cap.unwrap_or_default()),
+        (Some(tokens), None) => format!("answers limited to {} tokens", group_thousands(tokens)),
+        (_, cap) => {
+            format!("conversation limited to {} tokens", group_thousands(cap.unwrap_or_default()))
+        }
     };
     turn.guard.emit(EventKind::recovering(&failure, action));
     turn.prepare_request(Trigger::Overflow).await

@@ -16,9 +16,18 @@ use ctxhost_agent::engine_registry::{EngineRegistry, EngineRegistryError, Regist
 use ctxhost_config::Config;
 use ctxhost_engine::{EngineSource, inspect, parse_chain, short_digest, state_folder};
 
-/// List and inspect engines.
+/// List and inspect engines; by default, list them.
+#[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(super) struct EnginesArgs {
+    #[command(subcommand)]
+    command: Option<EnginesCommand>,
+    #[command(flatten)]
+    list: EngineListArgs,
+}
+
 #[derive(Debug, clap::Subcommand)]
-pub(super) enum EnginesCommand {
+enum EnginesCommand {
     /// List all engines (bundled, from the config and its engine_dirs), their bytes, and which one
     /// is active.
     List(EngineListArgs),
@@ -40,14 +49,14 @@ pub(super) enum EnginesCommand {
     },
 }
 
-impl EnginesCommand {
+impl EnginesArgs {
     pub(super) fn run(
         self,
         config_path: Option<&Path>,
         output: &mut Output,
     ) -> Result<ExitCode, CliError> {
         let config = super::config::load_config(config_path)?;
-        match self {
+        match self.command.unwrap_or(EnginesCommand::List(self.list)) {
             EnginesCommand::List(list) => list.run(&config, output),
             EnginesCommand::Path { engine } => path(&config, &engine, output),
             EnginesCommand::Release { engine } => release(&config, &engine, output),

@@ -113,9 +113,7 @@ enum Command {
     Bench(bench::BenchCommand),
     Export(export::ExportArgs),
     Gc(gc::GcArgs),
-    /// List and inspect engines.
-    #[command(subcommand)]
-    Engines(engines::EnginesCommand),
+    Engines(engines::EnginesArgs),
     Install(install::InstallArgs),
     Uninstall(install::UninstallArgs),
     Sync(sync::SyncArgs),

@@ -1,15 +1,14 @@
 //! Validates a file: every key and value, then combinations of settings. All errors are collected.
 
 use super::all_settings::{self, PathKind, all_settings, is_allowed};
+use super::closest_name::closest_name;
 use super::error::ConfigDiagnostic;
 use super::spans::{self, KeySpan, TomlValueKind};
 use super::{Config, ConfigSource, compaction, gateway, providers, renamed, slots};
-use ctxhost_engine::{BUNDLED, Isolation, group_thousands};
+use ctxhost_engine::{BUNDLED, Isolation};
 use ctxhost_engine_api::settings::{Setting, SettingKind};
+use ctxhost_engine_api::transcript::tokens::group_thousands;
 use ctxhost_trust::TrustedKeys;
-
-/// Names with a higher similarity are suggested; lower ones gave misleading suggestions.
-const MIN_SIMILARITY: f64 = 0.8;
 
 /// Checks every key and value, in the order of the file. Keys inside an unknown table are not
 /// reported beside it.
@@ -93,14 +92,19 @@ pub(super) fn check_combinations(config: &Config) -> Vec<ConfigDiagnostic> {
         );
         let keys = ["timeouts.compact_cap_ms", "timeouts.compact_ms"];
         let help = "raise the cap, or lower compact_ms";
-        found.push(conflict_error(config, &keys, message, help));
+        found.push(ConfigDiagnostic::conflict(config, &keys, message, help));
     }
     check_isolation(config, &mut found);
     // Checked here as well as on use, because a typo would otherwise appear at the first
     // installation only.
     if let Err(error) = TrustedKeys::parse(&config.plugins.trusted_keys) {
         let help = "`minisign -G` makes a key pair; the public one goes here";
-        found.push(conflict_error(config, &["plugins.trusted_keys"], error.to_string(), help));
+        found.push(ConfigDiagnostic::conflict(
+            config,
+            &["plugins.trusted_keys"],
+            error.to_string(),
+            help,
+        ));
     }
     providers::check_providers(config, &mut found);
     gateway::check_gateway(config, &mut found);
@@ -113,30 +117,15 @@ fn check_isolation(config: &Config, found: &mut Vec<ConfigDiagnostic>) {
         if entry.isolation == Some(Isolation::Inline) && entry.path.is_some() {
             let message = format!("`{id}` is an engine file; only bundled engines run inline");
             let help = "write isolation = \"process\" or \"thread\"";
-            found.push(conflict_error(config, &[&key], message, help));
+            found.push(ConfigDiagnostic::conflict(config, &[&key], message, help));
         }
         // A bundled id with a path is a replacement from a file, which may run in a process.
         let is_linked = entry.path.is_none() && BUNDLED.contains(&id.as_str());
         if entry.isolation == Some(Isolation::Process) && is_linked {
             let message = format!("`{id}` is bundled; only engine files run in a process");
             let help = "write isolation = \"thread\", or set its path";
-            found.push(conflict_error(config, &[&key], message, help));
+            found.push(ConfigDiagnostic::conflict(config, &[&key], message, help));
         }
-    }
-}
-
-/// An error at the first of `keys` that the file contains.
-pub(super) fn conflict_error(
-    config: &Config,
-    keys: &[&str],
-    message: String,
-    help: &str,
-) -> ConfigDiagnostic {
-    let error =
-        ConfigDiagnostic::new(&config.origin.name, &config.origin.text, message).with_help(help);
-    match keys.iter().find_map(|key| config.setting_span(key)) {
-        Some(span) => error.with_label(span, "here"),
-        None => error,
     }
 }
 
@@ -222,14 +211,6 @@ fn list_keys(table: &[String]) -> String {
         [] => format!("tables: {}", all_settings::quote_list(&names)),
         _ => format!("keys: {}", all_settings::quote_list(&names)),
     }
-}
-
-/// The name that was probably meant.
-pub fn closest_name<'a>(name: &str, names: &[&'a str]) -> Option<&'a str> {
-    // Jaro-Winkler favours a common prefix, which suits keys that are misspelt at their end.
-    let likeness = |other: &str| strsim::jaro_winkler(&name.to_lowercase(), other);
-    let best = names.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)))?;
-    (likeness(best) >= MIN_SIMILARITY).then_some(*best)
 }
 
 fn describe_value(value: &TomlValueKind) -> String {

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ConfigSource;
 use super::all_settings::quote_list;
-use super::check::closest_name;
+use super::closest_name::closest_name;
 use super::error::ConfigDiagnostic;
 use super::spans::TomlValueKind;
 use ctxhost_retention::{Category, GateRule, GateRuleError, QualityGate};

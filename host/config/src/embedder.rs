@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::Config;
-use super::check::conflict_error;
 use super::error::ConfigDiagnostic;
 
 ctxhost_engine_api::settings! {
@@ -68,7 +67,7 @@ impl EmbedderSettings {
 pub(super) fn check_embedder(config: &Config) -> Option<ConfigDiagnostic> {
     let EmbedderSettings { url, model, api_key_env, path, .. } = &config.embedder;
     let fail = |key: &str, message: &str, help: &str| {
-        Some(conflict_error(config, &[key], message.to_owned(), help))
+        Some(ConfigDiagnostic::conflict(config, &[key], message.to_owned(), help))
     };
     if url.is_some() && path.is_some() {
         return fail("embedder.path", "[embedder] sets both url and path", "keep one of them");

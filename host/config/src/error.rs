@@ -121,6 +121,16 @@ impl ConfigDiagnostic {
         }
     }
 
+    /// An error at the first of `keys` that the file contains.
+    pub(super) fn conflict(config: &Config, keys: &[&str], message: String, help: &str) -> Self {
+        let error = ConfigDiagnostic::new(&config.origin.name, &config.origin.text, message);
+        let error = error.with_help(help);
+        match keys.iter().find_map(|key| config.setting_span(key)) {
+            Some(span) => error.with_label(span, "here"),
+            None => error,
+        }
+    }
+
     /// An error of the TOML parser or of serde.
     pub(super) fn from_toml(name: &str, text: &str, error: &toml::de::Error) -> Self {
         let diagnostic =

@@ -7,7 +7,7 @@ use ctxhost_engine::bundled_settings;
 use ctxhost_engine_api::settings::{Setting, SettingKind};
 
 use super::all_settings::{SettingRow, all_settings, matches_pattern};
-use super::check::closest_name;
+use super::closest_name::closest_name;
 use super::plugins::SlotChoice;
 use super::spans::{self, TomlValueKind};
 use super::{Config, RESERVE_FLOOR_TOKENS};
@@ -93,10 +93,22 @@ fn similar_key(rows: &[ExplainRow], key: &str) -> Option<String> {
     let mut names: Vec<&str> = rows.iter().map(|row| row.key.as_str()).collect();
     let tables: Vec<&str> = names.iter().filter_map(|key| Some(key.rsplit_once('.')?.0)).collect();
     names.extend(tables);
-    let same_end = |name: &&&str| name.rsplit('.').next() == key.rsplit('.').next();
     // People know a key, and guess its table.
-    let found = names.iter().find(same_end).copied();
-    found.or_else(|| closest_name(key, &names)).map(str::to_owned)
+    let with_end = |end: &str| names.iter().copied().find(|name| last_part(name) == end);
+    let ends: Vec<&str> = names.iter().copied().map(last_part).collect();
+    let like_end = || with_end(closest_name(last_part(key), &ends)?);
+    let like_key = || closest_name(key, &names);
+    let found = with_end(last_part(key));
+    let found = match key.contains('.') {
+        true => found.or_else(like_key).or_else(like_end),
+        false => found.or_else(like_end).or_else(like_key),
+    };
+    found.map(str::to_owned)
+}
+
+/// The name of a key without its tables.
+fn last_part(key: &str) -> &str {
+    key.rsplit('.').next().unwrap_or(key)
 }
 
 /// A setting that the file does not contain, below names of the user.

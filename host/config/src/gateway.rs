@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use globset::Glob;
 use serde::{Deserialize, Serialize};
 
-use super::check::conflict_error;
 use super::error::ConfigDiagnostic;
 use super::{Config, spans};
 use ctxhost_dialects::DialectName;
@@ -129,14 +128,14 @@ pub(super) fn check_gateway(config: &Config, found: &mut Vec<ConfigDiagnostic>) 
             let key = spans::join_path(&["gateway", "upstreams", dialect]);
             let message = format!("unknown dialect `{dialect}`");
             let help = "write `anthropic-messages`, `openai-completions`, `openai-responses` or `google-generative-ai`";
-            found.push(conflict_error(config, &[&key], message, help));
+            found.push(ConfigDiagnostic::conflict(config, &[&key], message, help));
         }
     }
     for pattern in gateway.models.keys() {
         if let Err(error) = Glob::new(pattern) {
             let key = spans::join_path(&["gateway", "models", pattern]);
             let help = "`*` matches anything, as in `claude-*`";
-            found.push(conflict_error(config, &[&key], error.to_string(), help));
+            found.push(ConfigDiagnostic::conflict(config, &[&key], error.to_string(), help));
         }
     }
     let upstreams = gateway.upstreams.iter().map(|(key, value)| ("upstreams", key, value));
@@ -147,14 +146,14 @@ pub(super) fn check_gateway(config: &Config, found: &mut Vec<ConfigDiagnostic>) 
             let message = format!("unknown provider `{upstream}`");
             let help =
                 "write a name from [providers], or an address that begins with http:// or https://";
-            found.push(conflict_error(config, &[&key], message, help));
+            found.push(ConfigDiagnostic::conflict(config, &[&key], message, help));
         }
     }
     // With one of them the gateway would silently serve plain HTTP.
     if gateway.tls_cert.is_some() != gateway.tls_key.is_some() {
         let keys = ["gateway.tls_cert", "gateway.tls_key"];
         let message = "tls_cert and tls_key must be set together".to_owned();
-        found.push(conflict_error(config, &keys, message, "set both, or neither"));
+        found.push(ConfigDiagnostic::conflict(config, &keys, message, "set both, or neither"));
     }
 }
 

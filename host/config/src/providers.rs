@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::check::conflict_error;
 use super::embedder::check_embedder;
 use super::error::ConfigDiagnostic;
 use super::{Config, spans};
@@ -70,7 +69,7 @@ pub(super) fn check_providers(config: &Config, found: &mut Vec<ConfigDiagnostic>
         if settings.api_key_env.is_some() && !settings.api_key_command.is_empty() {
             let key = spans::join_path(&["providers", name, "api_key_command"]);
             let message = format!("provider `{name}` sets both api_key_env and api_key_command");
-            found.push(conflict_error(config, &[&key], message, "keep one of them"));
+            found.push(ConfigDiagnostic::conflict(config, &[&key], message, "keep one of them"));
         }
     }
     found.extend(check_summariser(config));
@@ -93,7 +92,7 @@ fn check_anthropic_only(
         let key = spans::join_path(&["providers", name, setting]);
         let message =
             format!("{setting} needs dialect anthropic-messages, which `{name}` does not use");
-        conflict_error(config, &[&key], message, "remove it")
+        ConfigDiagnostic::conflict(config, &[&key], message, "remove it")
     })
     .collect()
 }
@@ -112,7 +111,7 @@ fn check_phrases(
         let key = spans::join_path(&["providers", name, setting]);
         let message = format!("`{}` is not a regular expression", bad.pattern);
         let help = "escape ( ) [ ] . * + ? with a backslash";
-        Some(conflict_error(config, &[&key], message, help))
+        Some(ConfigDiagnostic::conflict(config, &[&key], message, help))
     };
     settings.phrases().into_iter().filter_map(error).collect()
 }
@@ -120,7 +119,7 @@ fn check_phrases(
 fn check_summariser(config: &Config) -> Option<ConfigDiagnostic> {
     let summariser = config.summariser.as_ref()?;
     let fail = |keys: &[&str], message: &str, help: &str| {
-        Some(conflict_error(config, keys, message.to_owned(), help))
+        Some(ConfigDiagnostic::conflict(config, keys, message.to_owned(), help))
     };
     match (&summariser.provider, &summariser.base_url) {
         (None, None) => fail(

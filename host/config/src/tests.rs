@@ -17,6 +17,20 @@ fn parse(text: &str) -> Config {
 }
 
 #[test]
+fn an_unknown_setting_suggests_a_key_or_a_table_by_its_last_part() {
+    let cases = [
+        ("slot", Some("plugins.slots")),
+        ("compact_m", Some("timeouts.compact_ms")),
+        ("gateway.max_body_byte", Some("gateway.max_body_bytes")),
+        ("qqqq", None),
+    ];
+    for (key, suggestion) in cases {
+        let unknown = explain_key(&Config::default(), key).unwrap_err();
+        assert_eq!(unknown.suggestion.as_deref(), suggestion, "{key}");
+    }
+}
+
+#[test]
 fn an_empty_file_is_the_default() {
     let values = |config: &Config| {
         let rows = explain(config).into_iter();

@@ -1,6 +1,7 @@
 //! Errors of a context.
 
 use ctxhost_engine::SlotError;
+use ctxhost_engine_api::transcript::tokens::group_thousands;
 use ctxhost_invariants::EmergencyTrimError;
 use ctxhost_session::SessionError;
 
@@ -18,7 +19,7 @@ pub enum ContextError {
     Session(#[from] SessionError),
     /// The request does not fit, and compactions are manual.
     #[error(
-        "the next request needs {tokens} tokens, more than its budget of {budget_tokens}; compact the session (`/compact` or `ctxhost compact`)"
+        "the next request needs {} tokens, more than its budget of {}; compact the session (`/compact` or `ctxhost compact`)", group_thousands(*tokens), group_thousands(*budget_tokens)
     )]
     CompactionRequired {
         /// Its size, in estimated tokens.

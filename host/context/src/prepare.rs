@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ctxhost_engine_api::transcript::tokens::group_thousands;
 use ctxhost_engine_api::{AssembleRequest, EngineError, ModelRef, Plan, Transcript};
 
 use crate::compact::{CompactionRequest, MAX_COMPACTIONS};
@@ -11,9 +12,7 @@ use crate::outcome::{CompactionOutcome, CompactionVerdict};
 use crate::policy::CompactionPolicy;
 use crate::prompt::Prompt;
 use crate::target::{Budget, Target};
-use ctxhost_engine::{
-    AssembleContext, EngineAnswer, EngineContext, OnRefusal, SlotError, group_thousands,
-};
+use ctxhost_engine::{AssembleContext, EngineAnswer, EngineContext, OnRefusal, SlotError};
 use ctxhost_invariants::{
     self as invariants, EmergencyTrimError, EnforcedPlan, InvariantSettings, Repair,
 };

@@ -1,11 +1,12 @@
 //! Builds an engine with cargo or make and finds the library.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
+use super::output::read_output;
 use super::project::BuildTool;
 use super::{DevError, EngineProject};
 
@@ -78,12 +79,10 @@ fn build_with_make(folder: &Path) -> Result<PathBuf, DevError> {
 
 /// Runs a tool and returns its standard output.
 fn run(mut command: Command, program: &str, folder: &Path) -> Result<String, DevError> {
-    command.current_dir(folder).stdin(Stdio::null()).stderr(Stdio::inherit());
-    let output = command
-        .output()
-        .map_err(|source| DevError::NoTool { program: program.to_owned(), source })?;
-    if output.status.success() {
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    command.current_dir(folder);
+    let (status, output) = read_output(&mut command, program)?;
+    if status.success() {
+        Ok(String::from_utf8_lossy(&output).into_owned())
     } else {
         Err(DevError::BuildFailed { program: name_of(program) })
     }

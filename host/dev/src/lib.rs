@@ -15,6 +15,7 @@
 
 mod build;
 mod generation;
+mod output;
 mod project;
 mod trial;
 mod watch;
@@ -46,6 +47,14 @@ pub enum DevError {
         program: String,
         /// The system error.
         source: io::Error,
+    },
+    /// A tool was killed.
+    #[error("{program} wrote more than {limit_mib} MiB to its standard output and was killed")]
+    TooMuchOutput {
+        /// The program.
+        program: String,
+        /// The limit, in mebibytes.
+        limit_mib: u64,
     },
     /// The build failed; the tool has printed the reason.
     #[error("{program} failed to build the engine")]

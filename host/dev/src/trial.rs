@@ -1,10 +1,11 @@
 //! Replays a session through a build and the bundled engine in a separate process.
 
 use std::path::PathBuf;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus};
 
 use ctxhost_platform::processes::{signal_name, signal_of};
 
+use super::output::read_output;
 use super::{DevError, EngineGeneration};
 use ctxhost_agent::replay::report::ReplayReport;
 use ctxhost_engine::LEGACY;
@@ -36,12 +37,11 @@ impl ReplayTrial {
         command.arg("--engines").arg(format!("{},{LEGACY}", generation.library.display()));
         command.args(self.window.iter().map(|window| format!("--window={window}")));
         command.args(self.config.iter().flat_map(|path| ["--config".as_ref(), path.as_os_str()]));
-        command.stdin(Stdio::null()).stderr(Stdio::inherit());
         let program = self.program.display().to_string();
-        let output = command.output().map_err(|source| DevError::NoTool { program, source })?;
+        let (status, output) = read_output(&mut command, &program)?;
         // The exit status is ignored if there is a report: `replay` also fails after an invariant violation.
-        let report = serde_json::from_slice(&output.stdout);
-        report.map_err(|_| ended(output.status))
+        let report = serde_json::from_slice(&output);
+        report.map_err(|_| ended(status))
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use ctxhost_engine_api::border::{EngineCall, EngineHandle, EngineReply};
+use ctxhost_engine_api::transcript::tokens::group_thousands;
 use ctxhost_engine_api::*;
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
@@ -14,7 +15,7 @@ use super::build_guard::ThreadGuard;
 use super::calls::CallGuard;
 use super::sandbox::info::SandboxInfo;
 use super::threads::{CANCEL_GRACE, EngineThreads, STACK_BYTES, task_error, until_deadline};
-use super::timeouts::{group_thousands, timeout_error};
+use super::timeouts::timeout_error;
 
 /// A pending reply of an engine.
 pub(super) type ReplyFuture<'a> = Pin<Box<dyn Future<Output = Result<EngineReply>> + Send + 'a>>;

@@ -1,4 +1,4 @@
-//! The deadline layer: limits each call of an engine in time.
+//! The deadline layer: limits each call of an engine in time, and the texts of its reply in size.
 
 use std::time::{Duration, Instant};
 
@@ -6,6 +6,7 @@ use ctxhost_engine_api::border::{EngineCall, EngineReply};
 use ctxhost_engine_api::*;
 
 use super::calls::CallLimit;
+use super::engine_texts::limit_reply;
 use super::instance::EngineInstance;
 use super::timeouts::name_limit;
 
@@ -31,7 +32,8 @@ impl EngineInstance {
         let guard = guard.with_session_id(session.map(|session| session.id.as_str().into()));
         call.set_id(guard.id);
         let began = Instant::now();
-        let reply = self.backend.call(&guard, view.clone(), call).await;
+        let mut reply = self.backend.call(&guard, view.clone(), call).await;
+        limit_reply(&mut reply);
         // Progress moves the deadline up to the cap, so only the clock tells which of the two ended it.
         if is_compaction && began.elapsed() >= limit.cap {
             (limit_ms, setting) = (self.timeouts.compact_cap_ms, "compact_cap_ms");

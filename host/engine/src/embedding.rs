@@ -1,5 +1,6 @@
 //! What the host checks of an engine's request for vectors, and of the vectors.
 
+use ctxhost_engine_api::transcript::tokens::group_thousands;
 use ctxhost_engine_api::{EmbedRequest, Embeddings, EngineError, ErrorKind, Result};
 
 /// The most numbers of one vector; the largest known models have 8,192.
@@ -11,6 +12,8 @@ pub(super) fn prepare(mut request: EmbedRequest) -> Result<EmbedRequest> {
     let bytes: usize = request.texts.iter().map(String::len).sum();
     let (most_texts, most_bytes) = (EmbedRequest::MAX_TEXTS, EmbedRequest::MAX_BYTES);
     if texts > most_texts || bytes > most_bytes {
+        let [texts, bytes, most_texts, most_bytes] =
+            [texts, bytes, most_texts, most_bytes].map(|number| group_thousands(number as u64));
         return Err(EngineError::failed(format!(
             "embed got {texts} texts of {bytes} bytes; the limits are {most_texts} and {most_bytes}"
         )));
@@ -57,9 +60,9 @@ mod tests {
     fn requests_beyond_a_limit_are_refused_with_the_numbers() {
         let message = |request| prepare(request).unwrap_err().message;
         let many = message(request(&["a"; 257]));
-        assert_eq!(many, "embed got 257 texts of 257 bytes; the limits are 256 and 1048576");
+        assert_eq!(many, "embed got 257 texts of 257 bytes; the limits are 256 and 1,048,576");
         let long = "x".repeat(EmbedRequest::MAX_BYTES + 1);
-        assert!(message(request(&[&long])).contains("1048577 bytes"));
+        assert!(message(request(&[&long])).contains("1,048,577 bytes"));
         assert_eq!(message(request(&["a", " \n"])), "embed got a blank text: number 1 of 2");
         assert!(prepare(request(&[])).is_ok());
     }

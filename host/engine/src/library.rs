@@ -23,6 +23,7 @@ use ctxhost_engine_api::border::{
     ABI_MAJOR, C_ROOT_SYMBOL, EngineFactory, EngineMetadata, EntryPoint, META_BYTES, ROOT_SYMBOL,
     ValidateError, decode_meta, is_engine_id, metadata_magic,
 };
+use ctxhost_engine_api::transcript::tokens::group_thousands;
 use ctxhost_platform::files::{self, LinkPolicy, open_options};
 use libloading::Library;
 use object::{Object as _, ObjectSection as _, ObjectSegment as _};
@@ -68,7 +69,7 @@ pub enum LoadError {
         folder: PathBuf,
     },
     /// It is too large.
-    #[error("{} has {bytes} bytes; engines of more than {MAX_LIBRARY_BYTES} are not loaded", path.display())]
+    #[error("{} has {} bytes; engines of more than {} are not loaded", path.display(), group_thousands(*bytes), group_thousands(MAX_LIBRARY_BYTES))]
     TooLarge {
         /// The file.
         path: PathBuf,
@@ -99,7 +100,7 @@ pub enum LoadError {
         reason: String,
     },
     /// It is truncated.
-    #[error("{} is cut short: it has {bytes} bytes and its headers speak of {needed}; copy it again", path.display())]
+    #[error("{} is cut short: it has {} bytes and its headers speak of {}; copy it again", path.display(), group_thousands(*bytes), group_thousands(*needed))]
     Truncated {
         /// The file.
         path: PathBuf,

@@ -5,6 +5,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use ctxhost_engine_api::border::{EngineFactory, EngineHandle};
+use ctxhost_engine_api::transcript::tokens::group_thousands;
 use ctxhost_engine_api::*;
 use serde_json::Value;
 
@@ -12,13 +13,13 @@ use super::backend::{EngineBackend, InProcess};
 use super::build_guard::BuildGuard;
 use super::bundled::bundled;
 use super::calls::CallTable;
+use super::engine_texts::{limit_error, limit_info};
 use super::environment::EngineEnvironment;
 use super::error::EngineOpenError;
 use super::sandbox::supervisor::SandboxSupervisor;
 use super::services::EngineServices;
 use super::spec::{EngineSource, EngineSpec};
 use super::threads::{EngineThreads, Isolation};
-use super::timeouts::group_thousands;
 
 /// What an engine states about itself, where it runs, and the guard of its build.
 pub(super) type OpenedEngine = (EngineInfo, Arc<dyn EngineBackend>, BuildGuard);
@@ -45,8 +46,11 @@ fn open_in_process(
     calls: &Arc<CallTable>,
 ) -> Result<OpenedEngine, EngineOpenError> {
     let (factory, guard) = open_factory(spec, environment)?;
-    let failed = |error| EngineOpenError::Create { id: spec.id.clone(), error: Box::new(error) };
-    let info = factory.info().map_err(failed)?;
+    let failed = |error| EngineOpenError::Create {
+        id: spec.id.clone(),
+        error: Box::new(limit_error(error)),
+    };
+    let info = limit_info(factory.info().map_err(failed)?);
     // Before `create`, which could otherwise fail half-way with a less precise error.
     let missing: Vec<String> = {
         let offered = environment.capabilities();
@@ -129,7 +133,7 @@ fn create_within(
     let on_thread = guard.thread_guard();
     let spawned = thread.spawn(move || {
         let handle = on_thread.run(|| factory.create(Arc::new(services), &config));
-        let _ = send.send(handle);
+        let _ = send.send(handle.map_err(limit_error));
     });
     spawned.map_err(|error| EngineError::failed(format!("no thread to create it on: {error}")))?;
     receive.recv_timeout(Duration::from_millis(limit_ms)).unwrap_or_else(|_| {

@@ -6,11 +6,10 @@ mod memory;
 pub use files::FileStore;
 pub use memory::{MemoryStore, MemoryStores};
 
+use ctxhost_engine_api::transcript::tokens::group_thousands;
 use std::sync::Arc;
 
 use ctxhost_blobs::BlobError;
-
-use super::timeouts::group_thousands;
 
 /// Why an operation of a store failed.
 #[derive(Debug, thiserror::Error)]

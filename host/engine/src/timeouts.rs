@@ -1,6 +1,7 @@
 //! The time limit of each call, and the error of a call that exceeds it.
 
 use ctxhost_engine_api::border::EngineCall;
+use ctxhost_engine_api::transcript::tokens::group_thousands;
 use ctxhost_engine_api::{EngineError, ErrorKind, engine_calls};
 use serde::{Deserialize, Serialize};
 
@@ -65,17 +66,4 @@ pub(super) fn name_limit(mut error: EngineError, limit_ms: u64, setting: &str) -
         error.message = format!("exceeded {limit} ms (timeouts.{setting}){rest}");
     }
     error
-}
-
-/// A number with a comma between groups of three digits.
-pub fn group_thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() * 4 / 3);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }

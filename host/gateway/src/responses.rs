@@ -11,6 +11,7 @@ use super::state::GatewayState;
 use super::upstream::{Upstream, UpstreamError};
 use ctxhost_dialects::DialectName;
 use ctxhost_dialects::errors::error_body;
+use ctxhost_engine_api::transcript::tokens::group_thousands;
 
 /// The upstream's response, without the headers of its connection.
 pub(super) fn upstream_response(
@@ -118,12 +119,14 @@ pub(super) fn body_read_failed(
             } else {
                 "gateway.max_body_bytes"
             };
+            let max = group_thousands(max);
             let message = format!("the request body is larger than {max} bytes ({setting})");
             (StatusCode::PAYLOAD_TOO_LARGE, message)
         }
         BodyReadError::NoBudget => {
             state.stats.edge().bodies_rejected.inc();
-            let (held, limit) = (state.body_budget.held_bytes(), state.body_budget.limit_bytes());
+            let budget = &state.body_budget;
+            let [held, limit] = [budget.held_bytes(), budget.limit_bytes()].map(group_thousands);
             let message = format!(
                 "not enough memory for the request body: other bodies hold {held} of {limit} bytes \
                  (gateway.max_bodies_bytes); retry in 1 s"

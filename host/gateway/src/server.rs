@@ -46,6 +46,7 @@ use super::token_throttle::TokenThrottle;
 use super::upstream::Upstreams;
 use ctxhost_agent::Runtime;
 use ctxhost_config::GatewaySettings;
+use ctxhost_engine_api::transcript::tokens::group_thousands;
 
 /// A gateway bound to its port. Connections queue until [`Gateway::serve`].
 pub struct Gateway {
@@ -355,7 +356,8 @@ async fn check_caller(
     };
     let bytes: usize = request.headers().iter().map(size).sum();
     if bytes as u64 > u64::from(state.settings.max_header_bytes) {
-        let max = state.settings.max_header_bytes;
+        let bytes = group_thousands(bytes as u64);
+        let max = group_thousands(u64::from(state.settings.max_header_bytes));
         let message = format!(
             "the request headers have {bytes} bytes, above {max} (gateway.max_header_bytes)"
         );

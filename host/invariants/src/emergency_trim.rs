@@ -18,6 +18,7 @@ mod fill;
 mod shorten;
 mod text_limits;
 
+use ctxhost_engine_api::transcript::tokens::group_thousands;
 use ctxhost_engine_api::{Plan, Transcript};
 
 use self::base::TrimBase;
@@ -29,7 +30,7 @@ use super::{InvariantSettings, PinReason, budget};
 /// The pinned entries do not fit, even with every text at its minimum.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{content} need {needed_tokens} tokens at the least, but the budget is {budget_tokens}; use a model with a larger window or a smaller reserve"
+    "{content} need {} tokens at the least, but the budget is {}; use a model with a larger window or a smaller reserve", group_thousands(*needed_tokens), group_thousands(*budget_tokens)
 )]
 pub struct EmergencyTrimError {
     /// The pinned entries, counted by reason.

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use ctxhost_engine_api::transcript::tokens::group_thousands;
 use ctxhost_engine_kit::circuit_breaker::CircuitBreaker;
 
 use super::InvariantSettings;
@@ -13,7 +14,7 @@ const HOUR_MS: u64 = 3_600_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProgressError {
     /// The size did not shrink.
-    #[error("the compaction went from {before_tokens} to {after_tokens} tokens and saved nothing")]
+    #[error("the compaction went from {} to {} tokens and saved nothing", group_thousands(*before_tokens), group_thousands(*after_tokens))]
     Grew {
         /// The size before.
         before_tokens: u64,
@@ -22,7 +23,7 @@ pub enum ProgressError {
     },
     /// The size shrank by less than the error of an estimate.
     #[error(
-        "the compaction went from {before_tokens} to {after_tokens} tokens and saved less than {margin_tokens}"
+        "the compaction went from {} to {} tokens and saved less than {}", group_thousands(*before_tokens), group_thousands(*after_tokens), group_thousands(*margin_tokens)
     )]
     SavedTooLittle {
         /// Before it.
@@ -34,7 +35,7 @@ pub enum ProgressError {
     },
     /// The size is still above the target.
     #[error(
-        "the compaction went from {before_tokens} to {after_tokens} tokens, above the {target_tokens} it must fall to"
+        "the compaction went from {} to {} tokens, above the {} it must fall to", group_thousands(*before_tokens), group_thousands(*after_tokens), group_thousands(*target_tokens)
     )]
     StillTooLarge {
         /// Before it.
@@ -113,7 +114,7 @@ struct Shortfall {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BreakerOpen {
     /// Too many consecutive failures.
-    #[error("{failures} compactions in a row made no progress; the next try is in {wait_ms} ms")]
+    #[error("{failures} compactions in a row made no progress; the next try is in {} ms", group_thousands(*wait_ms))]
     Failures {
         /// Their number.
         failures: u32,
@@ -122,7 +123,7 @@ pub enum BreakerOpen {
     },
     /// Too many without progress within an hour.
     #[error(
-        "{compactions} compactions without progress within an hour are the limit; the next is allowed in {wait_ms} ms"
+        "{compactions} compactions without progress within an hour are the limit; the next is allowed in {} ms", group_thousands(*wait_ms)
     )]
     Hourly {
         /// Their number.
@@ -132,7 +133,7 @@ pub enum BreakerOpen {
     },
     /// The same sizes were tried before, and the result was too large.
     #[error(
-        "compactions of {before_tokens} tokens stayed above a budget of {budget_tokens}; the next is tried once the session or the budget has changed by {margin_tokens} tokens"
+        "compactions of {} tokens stayed above a budget of {}; the next is tried once the session or the budget has changed by {} tokens", group_thousands(*before_tokens), group_thousands(*budget_tokens), group_thousands(*margin_tokens)
     )]
     Shortfall {
         /// The size that was compacted.

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
 
+use ctxhost_engine_api::transcript::tokens::group_thousands;
 use ctxhost_engine_api::{ContentBlock, Entry, Flags, Message, PlanItem, Role, Transcript};
 
 use super::PinReason;
@@ -84,7 +85,8 @@ impl fmt::Display for InvariantViolation {
                 write!(f, "entry {seq} is missing: {}", reason.name())
             }
             InvariantViolation::OverBudget { tokens, budget_tokens } => {
-                write!(f, "the items cost {tokens} tokens, the budget is {budget_tokens}")
+                let (tokens, budget) = (group_thousands(*tokens), group_thousands(*budget_tokens));
+                write!(f, "the items cost {tokens} tokens, the budget is {budget}")
             }
         }
     }

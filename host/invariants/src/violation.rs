@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::Range;
 
 use ctxhost_engine_api::Role;
+use ctxhost_engine_api::transcript::tokens::group_thousands;
 
 /// Why a plan is refused. The engine is at fault, and no request is made from the plan.
 ///
@@ -86,7 +87,7 @@ pub enum PlanViolation {
     },
     /// The inserted text exceeds its share of the budget.
     #[error(
-        "the plan inserts {tokens} tokens of text, the limit is {limit_tokens} (invariants.inserted_text_max_share); shorten it"
+        "the plan inserts {} tokens of text, the limit is {} (invariants.inserted_text_max_share); shorten it", group_thousands(*tokens), group_thousands(*limit_tokens)
     )]
     InsertTooLarge {
         /// The inserted tokens.

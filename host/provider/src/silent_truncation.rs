@@ -25,6 +25,7 @@ mod tests;
 
 use ctxhost_dialects::failure::{SilentOverflow, detect_silent_overflow};
 use ctxhost_dialects::message::{StopReason, TokenUsage};
+use ctxhost_engine_api::transcript::tokens::group_thousands;
 
 /// A prompt that was sent, as the host counts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -211,8 +212,9 @@ impl SilentTruncation {
 
 impl std::fmt::Display for SilentTruncation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let SilentTruncation { sent_tokens: sent, counted_tokens: counted, .. } = *self;
-        let (window, lost) = (self.window_tokens, self.lost_tokens());
+        let numbers =
+            [self.sent_tokens, self.counted_tokens, self.window_tokens, self.lost_tokens()];
+        let [sent, counted, window, lost] = numbers.map(group_thousands);
         match self.kind {
             TruncationKind::Cut => write!(
                 f,
@@ -230,7 +232,7 @@ impl std::fmt::Display for SilentTruncation {
                  {window}; "
             )?,
         }
-        match (self.kind, window) {
+        match (self.kind, self.window_tokens) {
             (TruncationKind::Overrun, _) => {
                 write!(f, "compact, or correct the window of this model")
             }

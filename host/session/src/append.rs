@@ -1,5 +1,6 @@
 //! Appending records: first to the storage of the session, then to its contents in memory.
 
+use ctxhost_engine_api::transcript::tokens::group_thousands;
 use ctxhost_files::MAX_LINE_BYTES;
 
 use super::body::RecordTime;
@@ -115,7 +116,8 @@ impl Session {
         let bytes = record.line().len();
         if bytes > MAX_LINE_BYTES {
             // Reading skips longer lines, so the record would be lost.
-            let reason = format!("{bytes} bytes exceed the line limit of {MAX_LINE_BYTES} bytes");
+            let [bytes, limit] = [bytes, MAX_LINE_BYTES].map(|bytes| group_thousands(bytes as u64));
+            let reason = format!("{bytes} bytes exceed the line limit of {limit} bytes");
             return Err(SessionError::Body { reason });
         }
         Ok(record)

@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::lock_holder::LockHolder;
+use ctxhost_engine_api::transcript::tokens::group_thousands;
 
 /// Why a session could not be opened, read or written.
 #[derive(Debug, thiserror::Error)]
@@ -72,7 +73,7 @@ pub enum SessionError {
         path: PathBuf,
     },
     /// Another program wrote to the file since it was opened.
-    #[error("another program changed {}: {found_bytes} bytes found, {expected_bytes} expected; open it again", path.display())]
+    #[error("another program changed {}: {} bytes found, {} expected; open it again", path.display(), group_thousands(*found_bytes), group_thousands(*expected_bytes))]
     Changed {
         /// The file.
         path: PathBuf,
@@ -83,7 +84,7 @@ pub enum SessionError {
     },
     /// Another machine held the session during the whole wait.
     #[error(
-        "session {id} is held by {holder}; gave up after {waited_ms} ms (store.wait_ms), try again later"
+        "session {id} is held by {holder}; gave up after {} ms (store.wait_ms), try again later", group_thousands(*waited_ms)
     )]
     LeaseTimeout {
         /// The id of the session.

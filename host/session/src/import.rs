@@ -18,6 +18,7 @@ mod json_lines;
 mod open;
 mod openai;
 mod opencode;
+mod response_item;
 #[cfg(test)]
 mod tests;
 mod transcript;

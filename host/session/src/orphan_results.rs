@@ -1,8 +1,7 @@
 //! Matches tool results without a call id to the only open call before them.
 
-use std::collections::HashSet;
-
 use ctxhost_engine_api::transcript::log::NewEntry;
+use ctxhost_engine_api::transcript::open_calls::OpenCalls;
 use ctxhost_engine_api::{Flags, Message, Role};
 
 use super::contents::SessionContents;
@@ -113,10 +112,13 @@ impl CallSearch {
     /// Id and tool of the only call without a result.
     fn only_open_call(&self) -> Option<(String, String)> {
         let calling = self.calling.as_ref().filter(|_| self.orphans == 0)?;
-        let calls = Message::parse(&calling.raw, "").tool_calls();
-        let answered: HashSet<&str> = self.answered.iter().map(String::as_str).collect();
-        let mut open = calls.into_iter().filter(|call| !answered.contains(&*call.id));
+        let calls = Message::parse(&calling.raw, "").tool_calls().into_iter();
+        let mut open = OpenCalls::default();
+        open.open(calls.map(|call| (call.id.to_string(), (call.id.into(), call.name.into()))));
+        // From the newest result to the oldest.
+        self.answered.iter().rev().for_each(|id| drop(open.take(id)));
+        let mut open = open.into_open();
         let only = open.next()?;
-        open.next().is_none().then(|| (only.id.into_owned(), only.name.into_owned()))
+        open.next().is_none().then_some(only)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use ctxhost_engine_api::transcript::tokens::group_thousands;
 use ctxhost_engine_api::{Entry, EntryKind, Flags, Role, ToolCall, Transcript};
 use regex::Regex;
 use serde::Deserialize;
@@ -9,7 +10,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::find_call;
-use crate::text::{clip, group_thousands, one_line, suffix};
+use crate::text::{clip, one_line, suffix};
 
 /// Length of one argument in a line, in weighted characters: a path or a command.
 const ARGUMENT_CHARS: u64 = 100;

@@ -1,8 +1,9 @@
 //! Shortens the arguments of old calls: a file that a model wrote can be read again.
 
+use ctxhost_engine_api::transcript::tokens::group_thousands;
 use ctxhost_engine_api::{Entry, Flags};
 use ctxhost_engine_kit::calls::shorten_arguments;
-use ctxhost_engine_kit::text::{TextLimit, group_thousands, truncate};
+use ctxhost_engine_kit::text::{TextLimit, truncate};
 
 use super::LAYER;
 use crate::results::Replacement;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use ctxhost_engine_api::transcript::log::NewEntry;
+use ctxhost_engine_api::transcript::open_calls::OpenCalls;
 use ctxhost_engine_api::{
     ContextMode, SessionRef, SubagentEnd, SubagentRollbackRequest, SubagentSpawnReply,
     SubagentSpawnRequest,
@@ -266,9 +267,41 @@ fn before_open_calls<'a, 'b>(branch: &'b [&'a Record]) -> &'b [&'a Record] {
     let Some(last) = entries.iter().rposition(calls) else { return branch };
     let mut following = entries.iter().skip(last).flatten();
     let Some(calling) = following.next() else { return branch };
-    let answered: Vec<&String> = following.filter_map(|entry| entry.answers.as_ref()).collect();
-    if calling.calls.iter().all(|call| answered.contains(&call)) {
-        return branch;
+    let mut open = OpenCalls::default();
+    open.open(calling.calls.iter().map(|call| (call.clone(), ())));
+    for answered in following.filter_map(|entry| entry.answers.as_ref()) {
+        open.take(answered);
     }
-    branch.get(..last).unwrap_or(branch)
+    match open.into_open().next() {
+        None => branch,
+        Some(()) => branch.get(..last).unwrap_or(branch),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ctxhost_session::RecordBody;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_second_of_two_calls_with_one_id_is_open_after_one_result() {
+        let call = json!({ "type": "toolCall", "id": "a", "name": "ls", "arguments": {} });
+        let result = json!({ "role": "toolResult", "toolCallId": "a", "toolName": "ls",
+                             "content": [{ "type": "text", "text": "x" }], "isError": false });
+        let messages = [
+            json!({ "role": "user", "content": "go" }),
+            json!({ "role": "assistant", "content": [call, call] }),
+            result.clone(),
+            result,
+        ];
+        let mut session = Session::in_memory(SessionHeader::new(Some("s"), "/w", 0));
+        let mut lengths = Vec::new();
+        for message in &messages {
+            session.append_at(RecordBody::from_message(message).unwrap(), 0).unwrap();
+            lengths.push(before_open_calls(&session.branch()).len());
+        }
+        assert_eq!(lengths, [1, 1, 1, 4]);
+    }
 }

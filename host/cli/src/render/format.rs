@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ctxhost_agent::replay::report::EXCERPT_CHARS;
-pub(crate) use ctxhost_engine::group_thousands as group_digits;
+pub(crate) use ctxhost_engine_api::transcript::tokens::group_thousands as group_digits;
 
 /// Unreadable lines of a session that a report lists: a damaged file may have any number.
 pub(crate) const LISTED_LINES: usize = 10;

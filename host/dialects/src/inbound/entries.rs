@@ -6,7 +6,9 @@ use std::fmt;
 use ctxhost_engine_api::transcript::links::AnswerLinks;
 use serde_json::Value;
 
-use super::{InboundError, ParseContext, ParsedEntry, parse_item};
+use super::error::InboundError;
+use super::item_json::parse_item;
+use super::parsed::{ParseContext, ParsedEntry};
 use crate::message::{
     AssistantMessage, ChatBlock, ChatMessage, ToolResultMessage, UserMessage, tool_calls,
 };

@@ -12,7 +12,7 @@ use std::ops::Range;
 
 use serde_json::Value;
 
-use super::replace_spans;
+use super::spans::replace_spans;
 
 /// Levels of nesting that are read. serde_json reads 127; a session and its messages add some around an item.
 const MAX_LEVELS: usize = 96;

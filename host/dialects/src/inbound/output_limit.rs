@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use serde_json::value::RawValue;
 
-use super::parse_count;
+use super::optional::parse_count;
 use super::spans::{replace_spans, span_of};
 
 /// The smallest thinking budget that Anthropic accepts, in provider tokens.

@@ -6,7 +6,11 @@ use std::ops::Range;
 use ctxhost_engine_api::{Entry, PlanItem};
 use serde_json::Value;
 
-use super::{InboundDialect, ItemEdit, ParsedBody, list_span, parse_item};
+use super::dialect::InboundDialect;
+use super::edits::ItemEdit;
+use super::item_json::parse_item;
+use super::parsed::ParsedBody;
+use super::spans::list_span;
 use crate::message::ChatMessage;
 
 /// The position of an entry in a request.

@@ -14,23 +14,13 @@ mod self_test;
 #[cfg(target_os = "linux")]
 mod syscalls;
 
-use std::path::PathBuf;
-
 use nix::unistd::Pid;
-use serde::{Deserialize, Serialize};
 
-use super::info::Confinement;
+#[cfg(target_os = "linux")]
+pub(super) use self::protections::confine;
 
-/// The resources of a sandbox.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct ConfinementLimits {
-    /// The address space.
-    pub(super) memory_bytes: u64,
-    /// The number of open descriptors.
-    pub(super) open_files: u64,
-    /// Readable paths beside the system's libraries.
-    pub(super) readable: Vec<PathBuf>,
-}
+#[cfg(not(target_os = "linux"))]
+use super::info::{Confinement, ConfinementLimits};
 
 /// Closes the descriptors of the host, and ties the life of this process to that of the host.
 ///
@@ -64,10 +54,6 @@ fn close_inherited() {
         let _ = nix::unistd::close(descriptor);
     }
 }
-
-/// Applies and tests all restrictions.
-#[cfg(target_os = "linux")]
-pub(super) use protections::confine;
 
 /// Reports that this system has no restrictions.
 #[cfg(not(target_os = "linux"))]

@@ -1,4 +1,6 @@
-//! What is known of a running sandbox.
+//! A sandbox: its restrictions, and what is known of a running one.
+
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
@@ -20,4 +22,15 @@ pub struct Confinement {
     pub applied: Vec<String>,
     /// Not in force, each with the reason.
     pub missing: Vec<String>,
+}
+
+/// The resources of a sandbox.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct ConfinementLimits {
+    /// The address space.
+    pub(super) memory_bytes: u64,
+    /// The number of open descriptors.
+    pub(super) open_files: u64,
+    /// Readable paths beside the system's libraries.
+    pub(super) readable: Vec<PathBuf>,
 }

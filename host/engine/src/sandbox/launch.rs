@@ -8,22 +8,22 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use ctxhost_engine_api::border::{EntryPoint, HostServices as _};
+use ctxhost_engine_api::transcript::tokens::group_thousands;
 use ctxhost_engine_api::*;
 use serde_json::Value;
 use tokio::runtime::Handle;
 
-use super::confinement::ConfinementLimits;
 use super::connection::SandboxConnection;
 use super::error::SandboxError;
-use super::info::Confinement;
+use super::info::{Confinement, ConfinementLimits};
 use super::process::SandboxProcess;
 use super::program::find_program;
 use super::settings::SandboxSettings;
 use super::wire::{self, FromSandbox, Hello, ToSandbox};
 use crate::calls::{CallLimit, CallTable};
+use crate::engine_texts::{limit_error, limit_info, limit_text};
 use crate::library::{EngineFile, LoadError, private_folder};
 use crate::services::EngineServices;
-use crate::timeouts::group_thousands;
 
 /// What every sandbox of an engine is started with: the same bytes, even if the file changes.
 pub(super) struct SandboxLauncher {
@@ -127,8 +127,13 @@ impl SandboxLauncher {
         let not_a_sandbox =
             |reason| SandboxError::NotASandbox { program: display_path(program), reason };
         match exchange() {
-            Ok(Some(FromSandbox::Loaded { info, confinement })) => Ok((info, confinement)),
-            Ok(Some(FromSandbox::Refused { reason })) => Err(SandboxError::Refused { reason }),
+            Ok(Some(FromSandbox::Loaded { info, confinement })) => {
+                Ok((limit_info(info), confinement))
+            }
+            Ok(Some(FromSandbox::Refused { mut reason })) => {
+                limit_text(&mut reason);
+                Err(SandboxError::Refused { reason })
+            }
             Ok(Some(_)) => Err(not_a_sandbox("sent an unexpected first frame".into())),
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                 Err(not_a_sandbox(format!("sent {error}")))
@@ -156,7 +161,7 @@ impl SandboxLauncher {
             let _ = send.send(pending.answer().await);
         });
         match receive.recv_timeout(limit) {
-            Ok(Some(reply)) => reply.map(drop),
+            Ok(Some(reply)) => reply.map(drop).map_err(limit_error),
             Ok(None) => Err(dead_error(&connection.exit_reason().unwrap_or_default())),
             Err(_) => {
                 connection.kill(None);

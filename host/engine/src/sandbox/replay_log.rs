@@ -7,10 +7,15 @@ use std::collections::HashMap;
 use ctxhost_engine_api::border::EngineCall;
 use ctxhost_engine_api::{BootstrapRequest, IngestRequest, Transcript};
 
+/// The sessions whose calls are kept, the most recently used: as many as the bundled engines keep state of.
+const MAX_SESSIONS: usize = 1_000;
+
 /// The calls to replay, by session id.
 #[derive(Default)]
 pub(super) struct ReplayLog {
     sessions: HashMap<String, SessionReplay>,
+    /// The number of recorded calls.
+    now: u64,
 }
 
 /// The calls of one session.
@@ -18,6 +23,8 @@ pub(super) struct ReplayLog {
 struct SessionReplay {
     /// The number of the sandbox that received them.
     sandbox: u64,
+    /// When the newest call was recorded.
+    used: u64,
     bootstrap: Option<BootstrapRequest>,
     /// The epoch, and the last `ingest` in it.
     ingested: Option<(u64, IngestRequest)>,
@@ -56,22 +63,34 @@ impl ReplayLog {
     /// Records that a sandbox received all missing calls, and answered `call`.
     pub(super) fn record(&mut self, sandbox: u64, call: &EngineCall, epoch: u64) {
         let Some(id) = call.session().map(|session| &session.id) else { return };
+        self.now += 1;
+        let now = self.now;
         match call {
             EngineCall::Bootstrap(request) => {
                 let bootstrap = Some(request.clone());
-                let session = SessionReplay { sandbox, bootstrap, ingested: None };
+                let session = SessionReplay { sandbox, used: now, bootstrap, ingested: None };
                 self.sessions.insert(id.clone(), session);
             }
             EngineCall::Ingest(request) => {
                 let session = self.sessions.entry(id.clone()).or_default();
-                session.sandbox = sandbox;
+                (session.sandbox, session.used) = (sandbox, now);
                 session.ingested = Some((epoch, request.clone()));
             }
             _ => {
                 if let Some(session) = self.sessions.get_mut(id) {
-                    session.sandbox = sandbox;
+                    (session.sandbox, session.used) = (sandbox, now);
                 }
             }
+        }
+        if self.sessions.len() > MAX_SESSIONS {
+            self.forget_oldest();
+        }
+    }
+
+    fn forget_oldest(&mut self) {
+        let oldest = self.sessions.iter().min_by_key(|(_, session)| session.used);
+        if let Some(id) = oldest.map(|(id, _)| id.clone()) {
+            self.sessions.remove(&id);
         }
     }
 }
@@ -132,6 +151,22 @@ mod tests {
         assert!(missing(&log, &bootstrap(), &view).is_empty(), "the call itself is the bootstrap");
         log.record(1, &assemble(), 0);
         assert!(missing(&log, &assemble(), &view).is_empty(), "up to date");
+    }
+
+    #[test]
+    fn the_sessions_used_longest_ago_are_forgotten() {
+        let mut log = ReplayLog::default();
+        let of = |number: usize| {
+            let session = SessionRef { id: number.to_string(), key: String::new() };
+            EngineCall::Bootstrap(BootstrapRequest { session, ..BootstrapRequest::default() })
+        };
+        for number in 0..MAX_SESSIONS + 10 {
+            log.record(0, &of(number), 0);
+            log.record(0, &of(0), 0);
+        }
+        assert_eq!(log.sessions.len(), MAX_SESSIONS);
+        assert!(log.sessions.contains_key("0") && !log.sessions.contains_key("10"));
+        assert!(log.sessions.contains_key("11"));
     }
 
     #[test]

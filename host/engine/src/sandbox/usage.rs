@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::process::SandboxProcess;
 use super::settings::SandboxSettings;
+use ctxhost_engine_api::transcript::tokens::group_thousands;
 
 /// The interval of the checks. A check reads one file of `/proc`, which costs microseconds.
 const EVERY: Duration = Duration::from_millis(250);
@@ -51,7 +52,8 @@ pub(super) fn enforce_limits(
                 "was killed: it had {threads} threads, the limit is {limit} (plugins.sandbox.threads)"
             )));
         } else if let Some(spent) = background.record(usage.cpu, calls, Instant::now()) {
-            let (spent_ms, limit_ms) = (spent.as_millis(), settings.background_cpu_ms);
+            let spent_ms = group_thousands(u64::try_from(spent.as_millis()).unwrap_or(u64::MAX));
+            let limit_ms = group_thousands(settings.background_cpu_ms);
             process.kill(Some(&format!(
                 "was killed: it used {spent_ms} ms of processor time in a minute between calls, \
                  the limit is {limit_ms} ms (plugins.sandbox.background_cpu_ms)"

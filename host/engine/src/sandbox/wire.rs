@@ -9,12 +9,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ctxhost_engine_api::border::EntryPoint;
 use ctxhost_engine_api::transcript::replica::{EntryPatch, ReplicaEntry};
+use ctxhost_engine_api::transcript::tokens::group_thousands;
 use ctxhost_engine_api::*;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::Value;
 
-use super::confinement::ConfinementLimits;
-use super::info::Confinement;
+use super::info::{Confinement, ConfinementLimits};
 use ctxhost_engine_api::border::{EngineCall, EngineReply};
 
 /// The version of the frames. Host and sandbox are the same program; a mismatch is reported early.
@@ -265,7 +265,8 @@ pub(super) fn receive(
     }
     let length = u32::from_be_bytes(length) as usize;
     if length > most_bytes {
-        let message = format!("a frame of {length} bytes; the limit is {most_bytes}");
+        let [length, limit] = [length, most_bytes].map(|bytes| group_thousands(bytes as u64));
+        let message = format!("a frame of {length} bytes; the limit is {limit}");
         return Err(io::Error::new(io::ErrorKind::InvalidData, message));
     }
     // Grows with the bytes that arrive: a length alone must not allocate 4 GiB.

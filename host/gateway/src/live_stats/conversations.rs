@@ -2,6 +2,7 @@
 //!
 //! All lists are bounded. Conversation text is included only with `telemetry.log_content`.
 
+use ctxhost_engine_api::transcript::tokens::group_thousands;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -13,7 +14,6 @@ use ctxhost_agent::SlotStatus;
 use ctxhost_agent::event::{EventKind, RuntimeEvent};
 use ctxhost_config::TelemetrySettings;
 use ctxhost_context::{CompactionOutcome, CompactionVerdict};
-use ctxhost_engine::group_thousands;
 
 /// The data of the dashboard.
 #[derive(Debug)]

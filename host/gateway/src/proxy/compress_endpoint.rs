@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use axum::body::Bytes;
 use ctxhost_engine_api::PlanItem;
+use ctxhost_engine_api::transcript::tokens::group_thousands;
 use serde_json::json;
 
 use super::blocking_pool::{is_large, run_blocking};
@@ -72,7 +73,7 @@ enum FitError {
     Session(#[from] SessionError),
     #[error(transparent)]
     Originals(#[from] BlobError),
-    #[error("the smallest form has {tokens} tokens, more than the limit of {budget_tokens}")]
+    #[error("the smallest form has {} tokens, more than the limit of {}", group_thousands(*tokens), group_thousands(*budget_tokens))]
     Target {
         /// Tokens of the smallest form.
         tokens: u64,

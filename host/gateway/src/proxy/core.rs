@@ -54,8 +54,8 @@ pub struct Proxy {
     refused_thinking: Mutex<HashMap<String, usize>>,
     /// Models with a window too small for the engine that were reported already.
     small: Mutex<HashSet<ModelName>>,
-    /// Conversations with an unreadable request that was reported already.
-    pub(super) unreadable: Mutex<HashSet<SeededHash>>,
+    /// Conversations with an unshaped request that was reported already.
+    pub(super) unshaped: Mutex<HashSet<SeededHash>>,
 }
 
 impl Proxy {
@@ -91,7 +91,7 @@ impl Proxy {
             firsts: Mutex::default(),
             refused_thinking: Mutex::default(),
             small: Mutex::default(),
-            unreadable: Mutex::default(),
+            unshaped: Mutex::default(),
         })
     }
 
@@ -196,14 +196,20 @@ impl Proxy {
         }
     }
 
-    /// Logs once per conversation that a request is forwarded as it is, because it cannot be read or is too large: nothing
-    /// else shows it.
-    pub(super) fn warn_unreadable(&self, conversation: SeededHash, error: &dyn fmt::Display) {
-        let mut reported = lock(&self.unreadable);
+    /// Whether no request of a conversation was reported as unshaped before. Such reports are one line per
+    /// conversation: its next requests mostly fail for the same reason.
+    pub(super) fn is_first_unshaped(&self, conversation: SeededHash) -> bool {
+        let mut reported = lock(&self.unshaped);
         if reported.len() >= MAX_MEASURED {
             reported.clear();
         }
-        if reported.insert(conversation) {
+        reported.insert(conversation)
+    }
+
+    /// Logs once per conversation that a request is forwarded as it is, because it cannot be read or is too large: nothing
+    /// else shows it.
+    pub(super) fn warn_unreadable(&self, conversation: SeededHash, error: &dyn fmt::Display) {
+        if self.is_first_unshaped(conversation) {
             tracing::warn!(
                 %error,
                 "a request cannot be shaped: it and all requests of its conversation with the same content are \

@@ -91,7 +91,12 @@ impl Proxy {
             Ok(ingested) => self.shape_and_forward(request, parsed, ingested).await,
             Err(IngestError::Body(error)) => self.forward_unread(request, key, &error),
             Err(error) => {
-                tracing::warn!(%error, "ingest failed: the request is forwarded unshaped");
+                if self.is_first_unshaped(key) {
+                    tracing::warn!(
+                        %error,
+                        "ingest failed: this request of a conversation and further ones are forwarded unshaped"
+                    );
+                }
                 ProxyAction::pass_through(request)
             }
         }
@@ -233,7 +238,13 @@ impl Proxy {
             let endpoint = &proxy_request.client_request.endpoint;
             return ProxyAction::Respond(self.engine_failed(&error, endpoint, session));
         }
-        tracing::warn!(%error, session, "shaping failed: the request is forwarded unshaped");
+        if self.is_first_unshaped(SeededHash::new(self.seed, session)) {
+            tracing::warn!(
+                %error,
+                session,
+                "shaping failed: this request of a conversation and further ones that fail are forwarded unshaped"
+            );
+        }
         self.warn_small_window(&error, &proxy_request.target.model);
         let shaped = ShapedRequest {
             body: proxy_request.client_request.body.clone(),

@@ -13,6 +13,7 @@ use ctxhost_dialects::dialect::{ModelResponse, StreamError};
 use ctxhost_dialects::failure::{
     Classifier, FailureReason, ProviderError, ProviderRefusal, excerpt,
 };
+use ctxhost_engine_api::transcript::tokens::group_thousands;
 
 /// The shortest secret that is redacted. Shorter ones would match parts of ordinary words.
 const SECRET_MIN_CHARS: usize = 4;
@@ -85,7 +86,8 @@ impl ErrorBuilder<'_> {
                 self.error(FailureReason::InvalidResponse, &error.to_string())
             }
             StreamReadError::TooLarge(max_bytes) => {
-                let message = format!("the answer exceeds {max_bytes} bytes and was ended");
+                let limit = group_thousands(*max_bytes as u64);
+                let message = format!("the answer exceeds {limit} bytes and was ended");
                 self.error(FailureReason::InvalidResponse, &message)
             }
         }

@@ -380,7 +380,7 @@ async fn a_stream_without_an_end_is_ended() {
     let client = HttpClient { stream_max_bytes: 100_000, ..client(&server) };
     let outcome = ask(&client).await;
     assert_eq!(outcome.reason(), FailureReason::InvalidResponse);
-    assert!(outcome.error().message.contains("exceeds 100000 bytes"), "{:?}", outcome.error());
+    assert!(outcome.error().message.contains("exceeds 100,000 bytes"), "{:?}", outcome.error());
     assert!(outcome.received.len() < 100_000);
 }
 

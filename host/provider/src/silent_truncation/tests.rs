@@ -204,7 +204,7 @@ fn more_than_the_window_is_an_overrun() {
 #[test]
 fn the_message_names_the_numbers_and_the_remedy() {
     let verdict = judge(&sent(160_689, CountBasis::Estimated, 32_768), 16_387).unwrap();
-    insta::assert_snapshot!(verdict.to_string(), @"the server read 16387 of about 160689 tokens and silently dropped about 144302, probably with the system prompt; raise num_ctx (the window of this model in the config) above 32768, or compact");
+    insta::assert_snapshot!(verdict.to_string(), @"the server read 16,387 of about 160,689 tokens and silently dropped about 144,302, probably with the system prompt; raise num_ctx (the window of this model in the config) above 32,768, or compact");
 }
 
 /// A session of a server that silently reads no more than its own window; the config has a

@@ -5,16 +5,15 @@
 //!
 //! A `compacted` record holds the history that replaced the one before it, or only a summary.
 
-pub(super) mod item;
 mod replacement;
 
 use serde_json::Value;
 
-use self::item::RolloutItem;
 use super::block::{ReplyUsage, kind, string, text, tokens};
 use super::draft::{ImportDraft, ImportedReply};
 use super::json_lines::{JsonRecord, records};
 use super::openai::PROVIDER;
+use super::response_item::{ResponseItem, read_item};
 use super::transcript::{ImportError, ImportFormat, ImportedTranscript};
 
 const API: &str = "openai-responses";
@@ -105,16 +104,16 @@ impl RolloutReader {
     fn add_item(&mut self, line: u64, written: Value, known_ms: Option<i64>) {
         // The record of a compaction comes right after its event or before it.
         self.report_announced();
-        match item::read_item(&mut self.draft, line, written) {
-            RolloutItem::System(text) => self.draft.add_system(text, known_ms),
-            RolloutItem::User(blocks) => {
+        match read_item(&mut self.draft, line, written) {
+            ResponseItem::System(text) => self.draft.add_system(text, known_ms),
+            ResponseItem::User(blocks) => {
                 self.answering = None;
                 self.turns.add_user_message(self.draft.len());
                 self.draft.add_user(line, blocks, known_ms);
             }
-            RolloutItem::Reply(blocks) => self.add_reply(line, blocks, known_ms),
-            RolloutItem::Result(result) => self.draft.add_result(result, known_ms),
-            RolloutItem::Nothing => {}
+            ResponseItem::Reply(blocks) => self.add_reply(line, blocks, known_ms),
+            ResponseItem::Result(result) => self.draft.add_result(result, known_ms),
+            ResponseItem::Nothing => {}
         }
     }
 

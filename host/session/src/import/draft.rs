@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use ctxhost_engine_api::transcript::open_calls::OpenCalls;
 use serde_json::{Map, Value, json};
 
 use super::block;
@@ -31,6 +32,11 @@ pub(super) struct ImportDraft {
     model: Option<String>,
     imported: ImportedTranscript,
     tools: Vec<Value>,
+    /// The tool of each call without a result.
+    open_calls: OpenCalls<String>,
+    /// The calls since the newest result. The parts of one reply are one message.
+    new_calls: Vec<(String, String)>,
+    /// The tool of the newest call of each id, for a second result of it.
     tool_names: HashMap<String, String>,
     /// The results of each call, by its id.
     results: HashMap<String, Vec<usize>>,
@@ -70,6 +76,8 @@ impl ImportDraft {
             model: None,
             imported: ImportedTranscript::default(),
             tools: Vec::new(),
+            open_calls: OpenCalls::default(),
+            new_calls: Vec::new(),
             tool_names: HashMap::new(),
             results: HashMap::new(),
             cleared: HashSet::new(),
@@ -184,6 +192,7 @@ impl ImportDraft {
             return None;
         }
         let place = self.len();
+        self.open_new_calls();
         let message = json!({
             "role": "assistant",
             "content": [],
@@ -201,6 +210,7 @@ impl ImportDraft {
         for call in part.blocks.iter().filter(|block| block::kind(block) == "toolCall") {
             if let (Some(id), Some(name)) = (block::string(call, "id"), block::string(call, "name"))
             {
+                self.new_calls.push((id.into(), name.into()));
                 self.tool_names.insert(id.into(), name.into());
             }
         }
@@ -230,7 +240,9 @@ impl ImportDraft {
             result.content.push(block::text(""));
         }
         // The call first: some agents write a display name into the result.
-        let tool = self.tool_names.get(&result.call_id).cloned().or(result.tool);
+        self.open_new_calls();
+        let tool = self.open_calls.take(&result.call_id);
+        let tool = tool.or_else(|| self.tool_names.get(&result.call_id).cloned()).or(result.tool);
         let place = self.len();
         self.results.entry(result.call_id.clone()).or_default().push(place);
         let message = json!({
@@ -241,6 +253,12 @@ impl ImportDraft {
             "isError": result.is_error,
         });
         self.push(message, known_ms);
+    }
+
+    fn open_new_calls(&mut self) {
+        if !self.new_calls.is_empty() {
+            self.open_calls.open(std::mem::take(&mut self.new_calls));
+        }
     }
 
     /// Whether a call has a result.

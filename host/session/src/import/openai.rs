@@ -4,11 +4,11 @@
 
 use serde_json::Value;
 
-use super::block::{self, joined_text, kind, string};
+use super::block::{self, joined_text, string};
 use super::chat::ChatDocument;
-use super::codex::item::{self, RolloutItem};
 use super::draft::{ImportDraft, ImportedReply, ImportedResult};
 use super::json_lines::JsonRecord;
+use super::response_item::{ResponseItem, pi_block, read_item};
 use super::transcript::{ImportError, ImportFormat, ImportedTranscript};
 
 pub(super) const PROVIDER: &str = "openai";
@@ -48,18 +48,18 @@ fn is_item(record: &JsonRecord) -> bool {
 
 fn add_item(draft: &mut ImportDraft, written: JsonRecord) {
     let (line, known_ms) = (written.line, written.timestamp_ms());
-    match item::read_item(draft, line, Value::Object(written.fields)) {
-        RolloutItem::System(text) => draft.add_system(text, known_ms),
-        RolloutItem::User(blocks) => draft.add_user(line, blocks, known_ms),
-        RolloutItem::Result(result) => draft.add_result(result, known_ms),
-        RolloutItem::Reply(blocks) => {
+    match read_item(draft, line, Value::Object(written.fields)) {
+        ResponseItem::System(text) => draft.add_system(text, known_ms),
+        ResponseItem::User(blocks) => draft.add_user(line, blocks, known_ms),
+        ResponseItem::Result(result) => draft.add_result(result, known_ms),
+        ResponseItem::Reply(blocks) => {
             let part = ImportedReply { blocks, ..ImportedReply::default() };
             if draft.newest_role() == "assistant" {
                 return draft.extend_reply(draft.len() - 1, part);
             }
             draft.add_reply(line, part, known_ms);
         }
-        RolloutItem::Nothing => {}
+        ResponseItem::Nothing => {}
     }
 }
 
@@ -141,23 +141,6 @@ fn legacy_pi_call(place: usize, written: &Value) -> Option<Value> {
 /// The id of a legacy call. Its result is the next message, so the index identifies it.
 fn legacy_call_id(place: usize) -> String {
     format!("function_{place}")
-}
-
-/// Converts a content part to Pi's form; types unknown to Pi are kept as they are.
-pub(super) fn pi_block(part: Value) -> Value {
-    let known = match kind(&part) {
-        "text" | "input_text" | "output_text" => string(&part, "text").map(block::text),
-        "refusal" => string(&part, "refusal").map(block::text),
-        "image_url" | "input_image" => image_url(&part).map(block::image_at),
-        _ => None,
-    };
-    known.unwrap_or(part)
-}
-
-/// The URL of an image part: a string in the Responses API, an object with it in the other.
-fn image_url(part: &Value) -> Option<&str> {
-    let address = part.get("image_url")?;
-    address.as_str().or_else(|| string(address, "url"))
 }
 
 #[cfg(test)]

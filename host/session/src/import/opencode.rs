@@ -5,17 +5,19 @@
 
 #[cfg_attr(not(feature = "opencode"), path = "opencode/no_database.rs")]
 mod database;
+mod database_path;
 mod parts;
 mod storage;
 
 use std::collections::{BTreeSet, HashMap};
-use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use serde_json::Value;
 
 pub use self::database::list_database;
 pub(super) use self::database::read_session;
+pub use self::database_path::DatabaseSession;
+pub(super) use self::database_path::{database_of, is_database};
 use self::parts::MessageContent;
 pub(super) use self::storage::read_storage;
 use super::block::{self, ReplyUsage, kind, string, tokens};
@@ -25,29 +27,6 @@ use super::json_lines::{JsonRecord, records};
 use super::transcript::{
     ImportError, ImportFormat, ImportedCompaction, ImportedItem, ImportedTranscript,
 };
-
-/// A session in opencode's database.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DatabaseSession {
-    /// Its path for [`open_file`](crate::import::open_file): that of the database and, as if it were a folder, the id.
-    pub path: PathBuf,
-    /// When it was last modified, in milliseconds since 1970.
-    pub changed_ms: i64,
-    /// The size of its messages.
-    pub bytes: u64,
-}
-
-/// The database of a path that [`list_database`] made, and the session's id; `None` for any other path.
-pub(super) fn database_of(path: &Path) -> Option<(&Path, &str)> {
-    let id = path.file_name()?.to_str()?;
-    let database = path.parent().filter(|database| is_database(database))?;
-    Some((database, id))
-}
-
-/// Whether a path has the name of a database of opencode, and is a file.
-pub(super) fn is_database(path: &Path) -> bool {
-    path.extension().is_some_and(|ending| ending == "db") && path.is_file()
-}
 
 const PROVIDER: &str = "opencode";
 const API: &str = "opencode";

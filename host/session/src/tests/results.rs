@@ -47,6 +47,15 @@ fn answers(entry: &Entry<'_>) -> String {
 }
 
 #[test]
+fn of_two_calls_with_one_id_the_second_is_open_after_the_first_result() {
+    let user = json!({"role": "user", "content": "go"});
+    let first = result(json!("a"), "exec", "one");
+    let live = live(&[user, calls(&["a", "a"]), first, result(Value::Null, "exec", "two")]);
+    assert_eq!(answers(&live.get(3).unwrap()), "a");
+    assert!(!live.get(1).unwrap().has(Flags::UNANSWERED));
+}
+
+#[test]
 fn case_70_a_result_without_an_id_goes_to_the_only_open_call() {
     let user = json!({"role": "user", "content": "go"});
     for (id, tool) in [(Value::Null, "exec"), (json!(""), "exec"), (Value::Null, "")] {

@@ -5,10 +5,10 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use ctxhost_engine::Isolation;
-use ctxhost_engine_api::ErrorKind;
+use ctxhost_engine_api::{CompactRequest, Compaction, ErrorKind};
 use ctxhost_tests::{chaos_library, ctxhost};
 
-use super::{assemble, chaos, open, patient};
+use super::{assemble, chaos, open, patient, session, talk};
 
 /// More than a loaded machine needs for what takes a second.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -54,6 +54,21 @@ async fn a_store_takes_no_more_than_its_quota() {
         assert_eq!(error.kind, ErrorKind::Store, "{error}");
         assert!(error.message.contains("4,194,304 bytes (plugins.quotas.store_mib)"), "{error}");
         assert_eq!(error.detail["full"]["limit"], 4 << 20, "{}", error.detail);
+    }
+}
+
+#[tokio::test]
+async fn a_reason_of_any_length_reaches_the_host_cut() {
+    for isolation in [Isolation::Thread, Isolation::Process] {
+        let engine = open(&chaos("huge-reason", isolation), &patient());
+        let request = CompactRequest { session: session("s"), ..CompactRequest::default() };
+        match engine.compact(talk(), request).await.unwrap() {
+            Compaction::Nothing { reason } => {
+                assert!(reason.len() < 20_000, "{isolation}: {}", reason.len());
+                assert!(reason.contains("50,331,648 bytes"), "{isolation}");
+            }
+            other => panic!("{isolation}: {other:?}"),
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use landlock::{
     RulesetStatus, Scope, path_beneath_rules,
 };
 
-use super::ConfinementLimits;
+use crate::sandbox::info::ConfinementLimits;
 
 /// The newest rules that are requested; an older kernel enforces those that it has.
 const RULES: ABI = ABI::V6;

@@ -2,7 +2,8 @@
 
 use rustix::process::{Resource, Rlimit, setrlimit};
 
-use super::{Confinement, ConfinementLimits, capabilities, disk, self_test, syscalls};
+use super::{capabilities, disk, self_test, syscalls};
+use crate::sandbox::info::{Confinement, ConfinementLimits};
 
 /// A step that may fail, with the reason.
 type ProtectionStep<'a> = Box<dyn Fn() -> Result<(), String> + 'a>;
@@ -18,7 +19,7 @@ struct Protection<'a> {
 }
 
 /// Applies and tests all restrictions.
-pub(in crate::sandbox) fn confine(limits: &ConfinementLimits) -> Confinement {
+pub(crate) fn confine(limits: &ConfinementLimits) -> Confinement {
     let protections = protections(limits);
     let applied: Vec<_> = protections.iter().map(|protection| (protection.apply)()).collect();
     let mut confinement = Confinement::default();

@@ -214,7 +214,7 @@ fn the_number_of_a_call_is_read_however_deep_it_is_nested() {
 fn a_length_that_is_too_long_is_refused_before_it_is_read() {
     let mut buffer = Vec::new();
     let error = receive([0, 1, 0, 0, 9].as_slice(), 100, &mut buffer).unwrap_err();
-    assert_eq!(error.to_string(), "a frame of 65536 bytes; the limit is 100");
+    assert_eq!(error.to_string(), "a frame of 65,536 bytes; the limit is 100");
     assert!(!receive([].as_slice(), 100, &mut buffer).unwrap(), "the end is not an error");
     let torn = receive([0, 0, 0, 9, 1].as_slice(), 100, &mut buffer).unwrap_err();
     assert_eq!(torn.kind(), io::ErrorKind::UnexpectedEof);

@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::super::block::{joined_text, string};
 use super::super::draft::ImportDraft;
+use super::super::response_item::{ResponseItem, read_item};
 use super::super::transcript::{ImportedCompaction, ImportedItem};
-use super::item::{self, RolloutItem};
 
 /// Characters of user messages that stay where a record holds no history: 20,000 tokens of four.
 const KEPT_USER_CHARS: usize = 80_000;
@@ -29,8 +29,8 @@ pub(super) fn read_compaction(
 
 /// The items of a replacement history: messages of the context so far, and new ones as text.
 fn replaced_context(draft: &mut ImportDraft, line: u64, history: Vec<Value>) -> Vec<ImportedItem> {
-    let history: Vec<RolloutItem> =
-        history.into_iter().map(|written| item::read_item(draft, line, written)).collect();
+    let history: Vec<ResponseItem> =
+        history.into_iter().map(|written| read_item(draft, line, written)).collect();
     let context = draft.context();
     let mut next = instruction_count(draft, &context);
     let mut items = Vec::new();
@@ -38,11 +38,11 @@ fn replaced_context(draft: &mut ImportDraft, line: u64, history: Vec<Value>) -> 
     let places = places_by_content(draft, &context);
     for item in history {
         let (role, content) = match item {
-            RolloutItem::System(text) => ("system", Value::from(text)),
-            RolloutItem::User(blocks) => ("user", Value::from(blocks)),
-            RolloutItem::Reply(blocks) => ("assistant", Value::from(blocks)),
-            RolloutItem::Result(result) => ("toolResult", Value::from(result.content)),
-            RolloutItem::Nothing => continue,
+            ResponseItem::System(text) => ("system", Value::from(text)),
+            ResponseItem::User(blocks) => ("user", Value::from(blocks)),
+            ResponseItem::Reply(blocks) => ("assistant", Value::from(blocks)),
+            ResponseItem::Result(result) => ("toolResult", Value::from(result.content)),
+            ResponseItem::Nothing => continue,
         };
         let ahead = places.get(&(role, content.to_string())).and_then(|same| {
             // In order, and a context may have any number of equal messages.

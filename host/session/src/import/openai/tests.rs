@@ -56,6 +56,28 @@ fn lists_and_lines_read_alike() {
 }
 
 #[test]
+fn each_result_of_a_repeated_id_has_the_tool_of_its_call() {
+    let call = |id: &str, name: &str| json!({ "type": "function_call", "call_id": id, "name": name, "arguments": "{}" });
+    let result = |id: &str| json!({ "type": "function_call_output", "call_id": id, "output": "x" });
+    let user = json!({ "role": "user", "content": "go" });
+    let imported = of(json!([
+        user,
+        call("a", "ls"),
+        call("b", "cat"),
+        call("a", "rm"),
+        result("a"),
+        result("b"),
+        result("a"),
+        result("a"),
+        call("a", "cp"),
+        result("a"),
+    ]));
+    let tools = imported.messages.iter().filter_map(|imported| imported.message.get("toolName"));
+    let tools: Vec<_> = tools.collect();
+    assert_eq!(tools, ["ls", "cat", "rm", "rm", "cp"]);
+}
+
+#[test]
 fn calls_of_every_kind() {
     let calls = [
         (

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Row};
 use serde_json::{Value, json};
 
-use super::DatabaseSession;
+use super::database_path::DatabaseSession;
 
 /// The columns of a session whose JSON is a field of the same name.
 const JSON_COLUMNS: [&str; 1] = ["revert"];
@@ -46,7 +46,7 @@ pub fn list_database(path: &Path) -> io::Result<Vec<DatabaseSession>> {
 }
 
 /// The document of a session, like that of an export; an error without the session.
-pub(in super::super) fn read_session(database: &Path, id: &str) -> io::Result<Vec<u8>> {
+pub(crate) fn read_session(database: &Path, id: &str) -> io::Result<Vec<u8>> {
     let found = find_session(&open(database)?, id).map_err(io::Error::other)?;
     let missing = || {
         let reason = format!("the database has no session {id}");

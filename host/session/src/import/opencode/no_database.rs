@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use super::DatabaseSession;
+use super::database_path::DatabaseSession;
 
 /// The sessions of a database, the newest first.
 ///
@@ -14,7 +14,7 @@ pub fn list_database(_path: &Path) -> io::Result<Vec<DatabaseSession>> {
     Err(unsupported())
 }
 
-pub(in super::super) fn read_session(_database: &Path, _id: &str) -> io::Result<Vec<u8>> {
+pub(crate) fn read_session(_database: &Path, _id: &str) -> io::Result<Vec<u8>> {
     Err(unsupported())
 }
 

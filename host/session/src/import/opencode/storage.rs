@@ -17,7 +17,7 @@ use super::super::block::string;
 const MAX_FILES: usize = 200_000;
 
 /// The document of the session whose file this is; `None` if it is no session file of a storage.
-pub(in super::super) fn read_storage(path: &Path, bytes: &[u8]) -> Option<io::Result<Vec<u8>>> {
+pub(crate) fn read_storage(path: &Path, bytes: &[u8]) -> Option<io::Result<Vec<u8>>> {
     let is_short = bytes.len() as u64 <= ctxhost_files::SMALL_FILE_BYTES;
     let info: Value = is_short.then(|| serde_json::from_slice(bytes).ok()).flatten()?;
     let id = string(&info, "id").filter(|id| is_file_name(id))?;

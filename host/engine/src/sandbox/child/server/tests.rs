@@ -3,7 +3,7 @@
 use std::sync::mpsc;
 
 use super::*;
-use crate::sandbox::confinement::ConfinementLimits;
+use crate::sandbox::info::ConfinementLimits;
 use crate::spec::{EngineSource, EngineSpec};
 use ctxhost_engine_api::border::EngineCall;
 

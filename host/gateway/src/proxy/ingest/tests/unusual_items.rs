@@ -28,7 +28,7 @@ async fn check_shaped(tail: &[&str]) {
     let shaped = String::from_utf8(sent.body.to_vec()).unwrap();
     assert!(shaped.len() < body.len() / 2, "{} of {} bytes", shaped.len(), body.len());
     assert!(shaped.ends_with(&format!("{}]}}", tail.join(","))), "{shaped}");
-    assert_eq!(lock(&gateway.proxy.unreadable).len(), 0);
+    assert_eq!(lock(&gateway.proxy.unshaped).len(), 0);
     // The same request again, and the next one, belong to the same session.
     let session = sent.report.session.clone();
     gateway.proxy.record_answer(sent.in_flight, None);
@@ -90,7 +90,7 @@ async fn both_results_of_two_calls_with_one_id_stay() {
 async fn an_unreadable_conversation_is_reported_once() {
     let folder = tempfile::tempdir().unwrap();
     let gateway = Gateway::open(folder.path(), WINDOW_TOKENS).await;
-    let reported = || lock(&gateway.proxy.unreadable).len();
+    let reported = || lock(&gateway.proxy.unshaped).len();
     let mut tail = vec![r#""H""#];
     for _ in 0..3 {
         let body = long_conversation(&tail);

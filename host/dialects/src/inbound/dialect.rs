@@ -1,0 +1,76 @@
+//! What a dialect implements for its clients.
+
+use std::fmt;
+
+use serde_json::Value;
+
+use super::edits::ItemEdit;
+use super::error::InboundError;
+use super::output_limit::LoweredBody;
+use super::parsed::{ItemGroup, ParseContext, ParsedBody};
+
+/// A dialect as its clients speak it. It knows bytes and messages, no socket and no session.
+pub trait InboundDialect: Send + Sync + fmt::Debug {
+    /// Parses a body.
+    ///
+    /// # Errors
+    ///
+    /// [`InboundError::InvalidRequest`].
+    fn parse_body<'a>(&self, json: &'a str) -> Result<ParsedBody<'a>, InboundError>;
+
+    /// Parses the items that follow `before`; see [`json_items`](super::json_items).
+    ///
+    /// # Errors
+    ///
+    /// [`InboundError::InvalidMessage`], its number counted from the first of `items`.
+    fn parse_items(
+        &self,
+        items: &mut dyn Iterator<Item = Result<Value, InboundError>>,
+        before: ParseContext<'_>,
+    ) -> Result<Vec<ItemGroup>, InboundError>;
+
+    /// The body with the limit of its answer lowered to `limit_tokens`; `None` if no limit exceeds
+    /// that.
+    fn lower_output_limit(&self, json: &str, limit_tokens: u64) -> Option<LoweredBody>;
+
+    /// Applies one edit to each entry of a group.
+    fn edit_items(&self, items: &[&str], edits: &[ItemEdit<'_>]) -> Vec<Value>;
+
+    /// A user message.
+    fn user_item(&self, text: &str) -> Value;
+
+    /// A result for a call without one. `call` is the item with that call, in dialects with
+    /// [`item_call_id`](Self::item_call_id). `None` if the call's kind has no known result.
+    fn missing_result_item(
+        &self,
+        call_id: &str,
+        tool: &str,
+        text: &str,
+        call: Option<&str>,
+    ) -> Option<Value>;
+
+    /// The call id of an item that is a call; `None` in dialects that put calls inside messages.
+    fn item_call_id(&self, _item: &str) -> Option<String> {
+        None
+    }
+
+    /// Whether thinking may be bound to the prefix before it.
+    fn has_bound_thinking(&self) -> bool {
+        false
+    }
+
+    /// Removes thinking from an item; `None` if nothing else is left.
+    fn strip_thinking(&self, item: Value) -> Option<Value> {
+        Some(item)
+    }
+
+    /// Turns thinking off in a body.
+    fn disable_thinking(&self, body: Vec<u8>) -> Vec<u8> {
+        body
+    }
+
+    /// Joins `second` to `first` if the dialect requires one item; else gives `second` back.
+    fn join_items(&self, _first: &mut Value, second: Value) -> Option<Value> {
+        Some(second)
+    }
+}
