@@ -66,11 +66,19 @@ pub fn estimate(text: &str) -> u64 {
 /// assert_eq!(weighted_chars("\u{1F600}"), 2);
 /// ```
 pub fn weighted_chars(text: &str) -> u64 {
-    // Most texts are ASCII, for which the vectorised check replaces a lookup for each character.
+    // Most texts are ASCII, for which the vectorised check replaces a lookup for each character; of others most lines.
     if text.is_ascii() {
         return text.len() as u64;
     }
-    text.chars().map(char_weight).sum()
+    text.split_inclusive('\n').map(line_chars).sum()
+}
+
+fn line_chars(line: &str) -> u64 {
+    if line.is_ascii() {
+        return line.len() as u64;
+    }
+    let weigh = |character: char| if character.is_ascii() { 1 } else { char_weight(character) };
+    line.chars().map(weigh).sum()
 }
 
 /// The tokens of a message: its text, thinking and calls, with images at [`IMAGE_TOKENS`].

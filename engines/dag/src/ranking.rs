@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use ctxhost_engine_api::Transcript;
 use ctxhost_engine_kit::cuts::trailing_frame;
-use ctxhost_engine_kit::search::{SliceScores, for_each_term};
+use ctxhost_engine_kit::search::{SliceScores, for_each_term, sort_best_first};
 
 use crate::session::{DagSession, NONE};
 
@@ -69,10 +69,7 @@ impl DagSession {
             let entries = self.leaf_entries.get(*leaf as usize).cloned().unwrap_or_default();
             entries.for_each(|seq| self.rank_entry(seq, *leaf, *score, &scores, &mut ranked));
         }
-        // Newer first among equals: later words count. The order of the map does not matter then.
-        ranked.sort_unstable_by(|left: &(u32, f32), right: &(u32, f32)| {
-            right.1.total_cmp(&left.1).then(right.0.cmp(&left.0))
-        });
+        sort_best_first(&mut ranked);
         let leaves = leaves.into_iter().filter(|(leaf, _)| *leaf != NONE);
         let leaves = leaves.map(|(leaf, score)| (leaf as usize, score)).collect();
         PromptRanking { slices: ranked, leaves }

@@ -9,7 +9,7 @@ use ctxhost_engine_kit::cuts::{frame_around, trailing_frame};
 use ctxhost_engine_kit::excerpt::{
     GAP_TOKENS, HEADER_TOKENS, frame_tokens, quote_parts, render_excerpt,
 };
-use ctxhost_engine_kit::redact::redact;
+use ctxhost_engine_kit::redact::SecretRanges;
 use ctxhost_engine_kit::settings::share_of;
 
 use crate::node::NodeId;
@@ -215,7 +215,7 @@ impl DagSession {
             .iter()
             .filter_map(|(seq, numbers)| {
                 let entry = transcript.get(*seq)?;
-                let text = quote_parts(entry.text(), &self.parts(numbers));
+                let text = quote_parts(&SecretRanges::new(entry.text()), &self.parts(numbers));
                 // Thinking and images beside the text were not what was found.
                 let is_more = entry.has(Flags::THINKING) || entry.has(Flags::IMAGES);
                 Some((*seq, text.or_else(|| is_more.then(|| entry.text().to_owned()))))
@@ -325,22 +325,12 @@ impl DagSession {
             let is_in = chosen.contains_key(&u64::from(slice.entry));
             u64::from(slice.tokens) + GAP_TOKENS + if is_in { 0 } else { HEADER_TOKENS }
         };
-        let (mut chosen, mut order) = self.choose(ranking, free_tokens, is_candidate, cost);
-        loop {
-            let quoted = chosen.iter().filter_map(|(seq, numbers)| {
-                let entry = transcript.get(*seq)?;
-                let text = quote_parts(entry.text(), &self.parts(numbers));
-                Some((entry, text.unwrap_or_else(|| redact(entry.text()).into_owned())))
-            });
-            let text = render_excerpt(quoted);
-            if tokens::estimate(&text) <= room_tokens {
-                return text;
-            }
-            // The slices that were found last are the worst.
-            if let Some(seq) = order.pop() {
-                chosen.remove(&seq);
-            }
-        }
+        let (chosen, found) = self.choose(ranking, free_tokens, is_candidate, cost);
+        let quoted = chosen.iter().filter_map(|(seq, numbers)| {
+            let entry = transcript.get(*seq)?;
+            Some((entry, quote_parts(&SecretRanges::new(entry.text()), &self.parts(numbers))))
+        });
+        render_excerpt(quoted, found, room_tokens)
     }
 
     /// Byte ranges of slices, in rising order.

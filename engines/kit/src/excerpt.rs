@@ -1,8 +1,9 @@
 //! Excerpts: parts of earlier entries as one message, in transcript order, with author and date.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
-use ctxhost_engine_api::transcript::tokens;
+use ctxhost_engine_api::transcript::tokens::{self, CHARS_PER_TOKEN, weighted_chars};
 use ctxhost_engine_api::{Entry, Role};
 
 use crate::redact::{SecretRanges, redact};
@@ -17,11 +18,11 @@ pub const HEADER_TOKENS: u64 = 14;
 /// Size of a gap mark, in tokens.
 pub const GAP_TOKENS: u64 = 4;
 
-/// Parts of a text, in rising order, with gap marks and without secrets; `None` if that is the whole
+/// Parts of a text, in rising order, with gap marks and without its secrets; `None` if that is the whole
 /// text.
-pub fn quote_parts(whole: &str, parts: &[Range<usize>]) -> Option<String> {
-    // Searched in the whole text: a part of a secret would not be recognised.
-    let secrets = SecretRanges::new(whole);
+// Secrets of the whole text, because a part of one would not be recognised.
+pub fn quote_parts(secrets: &SecretRanges<'_>, parts: &[Range<usize>]) -> Option<String> {
+    let whole = secrets.text();
     let mut out = String::new();
     let mut end = 0;
     for part in parts {
@@ -43,14 +44,38 @@ pub fn quote_parts(whole: &str, parts: &[Range<usize>]) -> Option<String> {
     (out != whole).then_some(out)
 }
 
-/// Renders entries with their texts as one message without secrets; empty for none.
-pub fn render_excerpt<'t>(entries: impl Iterator<Item = (Entry<'t>, String)>) -> String {
-    let parts: Vec<String> =
-        entries.map(|(entry, text)| format!("[{}]\n{text}", header_of(&entry))).collect();
-    if parts.is_empty() {
-        String::new()
-    } else {
-        redact(&format!("{LEAD_IN}\n{}\n{END}", parts.join("\n"))).into_owned()
+/// Renders quoted entries that fit `room_tokens` as one message without secrets; empty for none. An entry
+/// without a quotation is shown whole. `found` are their positions in the order in which they were found:
+/// the last ones are dropped first.
+pub fn render_excerpt<'t>(
+    quoted: impl Iterator<Item = (Entry<'t>, Option<String>)>,
+    mut found: Vec<u64>,
+    room_tokens: u64,
+) -> String {
+    // Each once: quoting searches an entry for secrets, which takes longer than everything else here.
+    let mut parts: BTreeMap<u64, String> = quoted
+        .map(|(entry, text)| {
+            let text = text.as_deref().unwrap_or(entry.text());
+            (entry.seq(), format!("[{}]\n{text}\n", header_of(&entry)))
+        })
+        .collect();
+    let mut chars: u64 = parts.values().map(|part| weighted_chars(part)).sum();
+    let room_chars = room_tokens * CHARS_PER_TOKEN;
+    let frame_chars = weighted_chars(LEAD_IN) + weighted_chars(END) + 1;
+    loop {
+        if parts.is_empty() {
+            return String::new();
+        }
+        if chars + frame_chars <= room_chars {
+            let parts: String = parts.values().map(String::as_str).collect();
+            // Once more as a whole: a header names a tool, and a secret may begin before a gap.
+            let text = redact(&format!("{LEAD_IN}\n{parts}{END}")).into_owned();
+            if tokens::estimate(&text) <= room_tokens {
+                return text;
+            }
+        }
+        let Some(last) = found.pop() else { return String::new() };
+        chars -= parts.remove(&last).map_or(0, |part| weighted_chars(&part));
     }
 }
 
@@ -108,12 +133,13 @@ mod tests {
     #[test]
     fn gaps_are_marked_and_a_cut_secret_is_replaced() {
         let text = "one two\nthree four\nfive";
-        assert_eq!(quote_parts(text, &[0..text.len()]), None);
-        assert_eq!(quote_parts(text, &[0..8]).unwrap(), "one two\n[…]");
-        assert_eq!(quote_parts(text, &[0..8, 19..23]).unwrap(), "one two\n[…]\nfive");
-        assert_eq!(quote_parts(text, &[8..23]).unwrap(), "[…]\nthree four\nfive");
+        let quote = |text, parts: &[Range<usize>]| quote_parts(&SecretRanges::new(text), parts);
+        assert_eq!(quote(text, &[0..text.len()]), None);
+        assert_eq!(quote(text, &[0..8]).unwrap(), "one two\n[…]");
+        assert_eq!(quote(text, &[0..8, 19..23]).unwrap(), "one two\n[…]\nfive");
+        assert_eq!(quote(text, &[8..23]).unwrap(), "[…]\nthree four\nfive");
         let secret = "use ghp_0123456789abcdef0123 here";
-        let parts = quote_parts(secret, &[0..12, 12..33]).unwrap();
+        let parts = quote(secret, &[0..12, 12..33]).unwrap();
         assert_eq!(parts, "use [redacted:github-token] here");
     }
 }

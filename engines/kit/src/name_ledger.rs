@@ -11,6 +11,7 @@ use ctxhost_engine_api::{Entry, EntryKind, Role};
 use crate::calls::{SHORT_ARGUMENT_BYTES, for_each_argument_text};
 use crate::files::{FileOperation, path_argument};
 use crate::names::{NameKind, for_each_clean_name, for_each_name};
+use crate::redact::SecretRanges;
 
 /// Entries after which a mention counts half: about twenty steps of a coding agent.
 // Measured on a recorded session: 20 to 40 are best; 120 loses two percent of the names that the
@@ -47,6 +48,8 @@ pub struct NameLedger {
     candidates: Vec<u32>,
     /// Name numbers per entry.
     by_entry: Vec<Box<[u32]>>,
+    /// Per entry, whether its text is known to have no secrets.
+    clean_entries: Vec<bool>,
 }
 
 #[derive(Clone, Debug)]
@@ -84,7 +87,7 @@ impl NameLedger {
                 let weight = if is_short { USED_WEIGHT } else { STATED_WEIGHT };
                 // Without its context a key looks like any other name, so arguments are redacted
                 // first.
-                for_each_clean_name(text, |name, kind| {
+                _ = for_each_clean_name(text, |name, kind| {
                     // Only the path argument itself was read or changed.
                     let is_path =
                         path.as_deref().is_some_and(|path| path.trim_start_matches("./") == name);
@@ -92,8 +95,11 @@ impl NameLedger {
                 });
             });
         }
-        for_each_clean_name(entry.text(), |name, kind| names.add_mention(name, kind, weight, None));
+        let is_clean = for_each_clean_name(entry.text(), |name, kind| {
+            names.add_mention(name, kind, weight, None);
+        });
         names.finish();
+        self.clean_entries.push(is_clean);
     }
 
     /// Starts the names of the next entry.
@@ -104,6 +110,12 @@ impl NameLedger {
     /// The name numbers of an entry.
     pub fn entry_names(&self, seq: u64) -> &[u32] {
         self.by_entry.get(seq as usize).map_or(&[], |names| names)
+    }
+
+    /// The secrets of an entry's text. A text that was read whole and had none is not searched again.
+    pub fn secrets_of<'t>(&self, seq: u64, text: &'t str) -> SecretRanges<'t> {
+        let is_clean = self.clean_entries.get(seq as usize).is_some_and(|is_clean| *is_clean);
+        if is_clean { SecretRanges::none(text) } else { SecretRanges::new(text) }
     }
 
     /// The heaviest names of an entry that fit `most_chars`.
@@ -208,6 +220,7 @@ impl NameLedger {
             + self.numbers.capacity() * key
             + self.rows.capacity() * size_of::<NameRow>()
             + self.by_entry.capacity() * size_of::<Box<[u32]>>()
+            + self.clean_entries.capacity()
     }
 }
 

@@ -1,5 +1,7 @@
 //! Finds names in a text: paths, files, URLs, hashes, tickets, ports, versions and code symbols.
 
+use std::borrow::Cow;
+
 use crate::redact;
 
 /// The kind of a name, judged by its characters.
@@ -35,16 +37,22 @@ pub fn for_each_name<'t>(text: &'t str, mut found: impl FnMut(&'t str, NameKind)
     searched_parts(text).for_each(|part| search(part, &mut found));
 }
 
-/// Calls `found` with each name of a text without its secrets.
-pub fn for_each_clean_name(text: &str, mut found: impl FnMut(&str, NameKind)) {
+/// Calls `found` with each name of a text without its secrets. Returns whether all of the text was read
+/// and has no secret.
+pub fn for_each_clean_name(text: &str, mut found: impl FnMut(&str, NameKind)) -> bool {
     // The end of a key block is recognised only with its beginning.
     if text.contains(KEY_BLOCK) {
-        return for_each_name(&redact::redact(text), &mut found);
+        for_each_name(&redact::redact(text), &mut found);
+        return false;
     }
+    let mut is_clean = text.len() <= SEARCHED_BYTES;
     // Redaction takes most of the time, so it reads what is searched.
     for part in searched_parts(text) {
-        search(&redact::redact(part), &mut found);
+        let part = redact::redact(part);
+        is_clean &= matches!(part, Cow::Borrowed(_));
+        search(&part, &mut found);
     }
+    is_clean
 }
 
 /// Head and end of a long text, up to whole words: half a secret would not be recognised.

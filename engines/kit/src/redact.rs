@@ -112,6 +112,16 @@ impl<'t> SecretRanges<'t> {
         SecretRanges { text, secrets }
     }
 
+    /// The same for a text that is known to have none.
+    pub fn none(text: &'t str) -> SecretRanges<'t> {
+        SecretRanges { text, secrets: Vec::new() }
+    }
+
+    /// The text.
+    pub fn text(&self) -> &'t str {
+        self.text
+    }
+
     /// Appends a part of the text to `out`. A secret is replaced where it begins, or where the part
     /// begins inside it, if `out` does not already end with its placeholder.
     pub fn quote(&self, part: Range<usize>, out: &mut String) {

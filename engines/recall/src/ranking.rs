@@ -7,7 +7,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use ctxhost_engine_kit::search::{SliceScores, for_each_term};
+use ctxhost_engine_kit::search::{SliceScores, for_each_term, sort_best_first};
 
 use crate::session::RecallSession;
 
@@ -74,7 +74,9 @@ impl RecallSession {
                 *sums.entry(slice).or_default() += 1.0 / (fusion_rank as f32 + rank as f32 + 1.0);
             }
         }
-        sorted(sums.into_iter().collect())
+        let mut ranked: Vec<RankedSlice> = sums.into_iter().collect();
+        sort_best_first(&mut ranked);
+        ranked
     }
 
     /// Ranks the slices by scores.
@@ -92,7 +94,8 @@ impl RecallSession {
                 self.rank_entry(seq, segment_score, scores, &mut ranked);
             }
         }
-        sorted(ranked)
+        sort_best_first(&mut ranked);
+        ranked
     }
 
     fn rank_entry(
@@ -160,10 +163,4 @@ impl RecallSession {
         let end = (seq..).take_while(is_same).last().unwrap_or(seq) + 1;
         start..end
     }
-}
-
-/// Best first; of equal slices the newest.
-fn sorted(mut ranked: Vec<RankedSlice>) -> Vec<RankedSlice> {
-    ranked.sort_unstable_by(|left, right| right.1.total_cmp(&left.1).then(right.0.cmp(&left.0)));
-    ranked
 }

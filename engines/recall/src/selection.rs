@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::{Entry, Flags, Role, Transcript};
 use ctxhost_engine_kit::cuts::frame_around;
 use ctxhost_engine_kit::excerpt::{
@@ -32,18 +31,12 @@ impl RecallSession {
             return String::new();
         };
         let cost = |number: u32, chosen: &SliceSelection| self.excerpt_tokens(number, chosen);
-        let (mut chosen, mut order) =
-            self.choose(transcript, ranked, free_tokens, is_candidate, cost);
-        loop {
-            let text = self.render_selection(transcript, &chosen);
-            if tokens::estimate(&text) <= room_tokens {
-                return text;
-            }
-            // The slices that were found last are the worst.
-            if let Some(seq) = order.pop() {
-                chosen.remove(&seq);
-            }
-        }
+        let (chosen, found) = self.choose(transcript, ranked, free_tokens, is_candidate, cost);
+        let quoted = chosen.iter().filter_map(|(seq, numbers)| {
+            let entry = transcript.get(*seq)?;
+            Some((entry, self.partial_text(&entry, numbers)))
+        });
+        render_excerpt(quoted, found, room_tokens)
     }
 
     /// Selects the best slices that fit; also returns their entries in the order they were found.
@@ -99,15 +92,8 @@ impl RecallSession {
         let mut sorted = numbers.to_vec();
         sorted.sort_unstable();
         let slices = sorted.iter().filter_map(|number| self.slices.get(*number as usize));
-        quote_parts(entry.text(), &slices.map(TextSlice::range).collect::<Vec<_>>())
-    }
-
-    fn render_selection(&self, transcript: &Transcript, chosen: &SliceSelection) -> String {
-        render_excerpt(chosen.iter().filter_map(|(seq, numbers)| {
-            let entry = transcript.get(*seq)?;
-            let text = self.partial_text(&entry, numbers);
-            Some((entry, text.unwrap_or_else(|| entry.text().to_owned())))
-        }))
+        let secrets = self.names.secrets_of(entry.seq(), entry.text());
+        quote_parts(&secrets, &slices.map(TextSlice::range).collect::<Vec<_>>())
     }
 
     /// Tokens that a slice adds to an excerpt, depending on whether its entry is already in it.

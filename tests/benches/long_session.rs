@@ -1,0 +1,215 @@
+//! What a request costs in a session of 100,000 entries: `recall` and `dag` move their window and write a note for a new prompt in
+//! every request, the most that they ever do. Times are processor time. Baseline: the BM25 search for the same prompt alone, in the
+//! same run. The entries are the demo sessions, repeated with other spellings of a sixth of their longer words, so that the
+//! vocabulary grows as in a real one.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::string_slice, clippy::print_stdout)]
+
+use std::hint::black_box;
+use std::path::Path;
+use std::time::Duration;
+
+use criterion::Criterion;
+use ctxhost_engine_api::border::{EngineFactory, EngineHandle};
+use ctxhost_engine_api::testing::{ScriptedHost, TranscriptBuilder, block_on};
+use ctxhost_engine_api::{AssembleRequest, IngestRequest};
+use ctxhost_engine_dag::DagEngine;
+use ctxhost_engine_kit::search::{TermIndex, distinct_terms, for_each_term, split_into_slices};
+use ctxhost_engine_recall::RecallEngine;
+use regex::{Captures, Regex};
+use rustix::time::{ClockId, clock_gettime};
+use serde_json::{Value, json};
+
+const ENTRIES: u64 = 100_000;
+/// A budget that rises by more than the slack moves the window, so these two in turn always do.
+const BUDGETS: [u64; 2] = [32_000, 64_000];
+/// As in the engines.
+const SLICE_TOKENS: u64 = 100;
+const ROUNDS: usize = 300;
+const MEGABYTE: u64 = 1_000_000;
+
+fn main() {
+    let (talk, prompts) = long_session(ENTRIES);
+    let transcript = talk.transcript();
+    let mut index = TermIndex::default();
+    for entry in transcript.iter() {
+        for range in split_into_slices(entry.text(), SLICE_TOKENS) {
+            index.add(|terms| for_each_term(&entry.text()[range], |term| terms.push(term)));
+        }
+    }
+    let search = |round: usize| {
+        let terms = distinct_terms(prompt_of(&prompts, round)).into_iter();
+        drop(black_box(index.search(&terms.map(|term| (term, 1.0)).collect::<Vec<_>>())));
+    };
+    let engines = [
+        ("recall", EngineFactory::linked::<RecallEngine>()),
+        ("dag", EngineFactory::linked::<DagEngine>()),
+    ];
+    let engines = engines.map(|(name, factory)| (name, open(factory, &talk)));
+    let assemble = |engine: &EngineHandle, round: usize| {
+        let budget = BUDGETS.get(round % BUDGETS.len()).copied().unwrap_or_default();
+        let prompt = prompt_of(&prompts, round).to_owned();
+        let request = AssembleRequest { budget, prompt, ..AssembleRequest::default() };
+        drop(black_box(block_on(engine.assemble(transcript.clone(), request)).unwrap()));
+    };
+
+    let mut criterion = Criterion::default().configure_from_args();
+    let mut group = criterion.benchmark_group("100k entries, window move and note");
+    let mut round = 0;
+    group.bench_function("bm25 alone", |b| {
+        b.iter(|| {
+            round += 1;
+            search(round);
+        });
+    });
+    for (name, engine) in &engines {
+        group.bench_function(*name, |b| {
+            b.iter(|| {
+                round += 1;
+                assemble(engine, round);
+            });
+        });
+    }
+    group.finish();
+    criterion.final_summary();
+
+    for (name, engine) in &engines {
+        let pairs =
+            (0..ROUNDS).map(|round| (timed(|| search(round)), timed(|| assemble(engine, round))));
+        let (alone, whole): (Vec<Duration>, Vec<Duration>) = pairs.unzip();
+        let bytes = engine.status().unwrap().details["index_bytes"].as_u64().unwrap_or_default();
+        println!(
+            "{name}: bm25 alone p50 {:?}, p99 {:?}; assemble p50 {:?}, p99 {:?}; ratio of the p99 {:.1}; index {} MB",
+            quantile(&alone, 50),
+            quantile(&alone, 99),
+            quantile(&whole, 50),
+            quantile(&whole, 99),
+            quantile(&whole, 99).as_secs_f64() / quantile(&alone, 99).as_secs_f64(),
+            bytes / MEGABYTE,
+        );
+    }
+    for (name, factory) in [
+        ("recall", EngineFactory::linked::<RecallEngine>()),
+        ("dag", EngineFactory::linked::<DagEngine>()),
+    ] {
+        let (short, _) = long_session(ENTRIES / 100);
+        let small = ingest_messages(&open(factory, &short), short, &prompts);
+        let large = engines.iter().find(|(known, _)| *known == name).map(|(_, engine)| engine);
+        let large = ingest_messages(large.unwrap(), long_session(ENTRIES).0, &prompts);
+        println!(
+            "{name}: ingest of one message, median after 1,000 entries {small:?}, after 100,000 {large:?}, ratio {:.2}",
+            large.as_secs_f64() / small.as_secs_f64()
+        );
+    }
+}
+
+fn open(factory: EngineFactory, talk: &TranscriptBuilder) -> EngineHandle {
+    let engine = factory.create(std::sync::Arc::new(ScriptedHost::new()), &json!({})).unwrap();
+    ingest(&engine, talk, 0);
+    engine
+}
+
+fn ingest(engine: &EngineHandle, talk: &TranscriptBuilder, from: u64) {
+    let request = IngestRequest { entries: from..talk.len(), ..IngestRequest::default() };
+    block_on(engine.ingest(talk.transcript(), request)).unwrap();
+}
+
+/// The median time to ingest one more message.
+fn ingest_messages(
+    engine: &EngineHandle,
+    mut talk: TranscriptBuilder,
+    prompts: &[String],
+) -> Duration {
+    let times = (0..ROUNDS).map(|round| {
+        let from = talk.len();
+        talk.user(prompt_of(prompts, round));
+        timed(|| ingest(engine, &talk, from))
+    });
+    quantile(&times.collect::<Vec<_>>(), 50)
+}
+
+fn prompt_of(prompts: &[String], round: usize) -> &str {
+    prompts.get(round % prompts.len()).map_or("", String::as_str)
+}
+
+/// Processor time of this thread; other load on the machine does not count.
+fn timed(work: impl FnOnce()) -> Duration {
+    let now = || Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap();
+    let began = now();
+    work();
+    now() - began
+}
+
+fn quantile(times: &[Duration], percent: usize) -> Duration {
+    let mut times = times.to_vec();
+    times.sort_unstable();
+    times.get(times.len() * percent / 100).copied().unwrap_or_default()
+}
+
+/// A session of the demo sessions' messages, and their prompts.
+fn long_session(entries: u64) -> (TranscriptBuilder, Vec<String>) {
+    let messages = demo_messages();
+    let is_user = |message: &&Value| message["role"] == "user";
+    let prompts = messages.iter().filter(is_user).map(text_of).collect();
+    let words = Regex::new("[A-Za-z_]{5,}").unwrap();
+    let mut talk = TranscriptBuilder::new();
+    let mut copy = 0;
+    while talk.len() < entries {
+        for message in &messages {
+            add_copy(&mut talk, message, copy, &words);
+        }
+        copy += 1;
+    }
+    (talk, prompts)
+}
+
+fn demo_messages() -> Vec<Value> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/sessions");
+    let mut messages = Vec::new();
+    for name in ["coding.jsonl", "mixed.jsonl"] {
+        let file = std::fs::read_to_string(folder.join(name)).unwrap();
+        let records = file.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        messages.extend(records.filter_map(|record| record.get("message").cloned()));
+    }
+    messages
+}
+
+fn text_of(message: &Value) -> String {
+    if let Some(text) = message["content"].as_str() {
+        return text.to_owned();
+    }
+    let blocks = message["content"].as_array().cloned().unwrap_or_default();
+    let texts = blocks.iter().filter_map(|block| block["text"].as_str());
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+/// Adds a message with the spellings of a copy.
+fn add_copy(talk: &mut TranscriptBuilder, message: &Value, copy: u64, words: &Regex) {
+    let vary = |text: &str| {
+        let other = |word: &Captures<'_>| match word.get(0).map_or("", |word| word.as_str()) {
+            word if copy > 0 && word.len() % 6 == 0 => format!("{word}q{copy}"),
+            word => word.to_owned(),
+        };
+        words.replace_all(text, other).into_owned()
+    };
+    let text = vary(&text_of(message));
+    let id_of = |value: &Value| format!("{copy}-{}", value.as_str().unwrap_or_default());
+    let blocks = message["content"].as_array().cloned().unwrap_or_default();
+    let calls = blocks.iter().filter(|block| block["type"] == "toolCall").map(|block| {
+        let name = block["name"].as_str().unwrap_or_default().to_owned();
+        (id_of(&block["id"]), name, vary(&block["arguments"].to_string()))
+    });
+    let calls: Vec<(String, String, String)> = calls.collect();
+    match message["role"].as_str() {
+        Some("user") => _ = talk.user(&text),
+        Some("toolResult") => {
+            let tool = message["toolName"].as_str().unwrap_or_default();
+            talk.result(&id_of(&message["toolCallId"]), tool, &text);
+        }
+        _ if calls.is_empty() => _ = talk.assistant(&text),
+        _ => {
+            let calls = calls.iter().map(|(id, name, arguments)| (&**id, &**name, &**arguments));
+            talk.calls(&calls.collect::<Vec<_>>());
+        }
+    }
+}
