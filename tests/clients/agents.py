@@ -183,6 +183,27 @@ def start_mini(place):
     return ["mini", *options, "-t", place.task], environment
 
 
+def start_continue(place):
+    options = {"contextLength": place.window, "maxTokens": 8_000}
+    model = {"name": "scripted", "provider": "openai", "model": "scripted", "apiBase": f"{place.url}/v1", "apiKey": KEY}
+    model |= {"roles": ["chat"], "capabilities": ["tool_use"], "defaultCompletionOptions": options}
+    # JSON is YAML.
+    config = place.write(".continue/scripted.yaml", {"name": "scripted", "version": "0.0.1", "schema": "v1", "models": [model]})
+    return ["cn", "-p", "--auto", "--config", str(config), place.task], {"CONTINUE_TELEMETRY_ENABLED": "0"}
+
+
+def start_kilo(place):
+    model = {"name": "scripted", "limit": {"context": place.window, "output": 32_000}}
+    provider = {"npm": "@ai-sdk/openai-compatible", "name": "gateway", "models": {"scripted": model}}
+    provider["options"] = {"baseURL": f"{place.url}/v1", "apiKey": KEY}
+    place.write(
+        ".config/kilo/kilo.json",
+        {"provider": {"gateway": provider}, "autoupdate": False, "permission": "allow", "model": "gateway/scripted"},
+    )
+    environment = {"KILO_DISABLE_MODELS_FETCH": "1", "OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1"}
+    return ["kilo", "run", "--auto", "-m", "gateway/scripted", place.task], environment
+
+
 AGENTS = [
     # Its system prompts and tools take 19,000 tokens, and the answer that it asks for is longer than 48,000.
     Agent("claude", "@anthropic-ai/claude-code", "2.1.197", "anthropic", "claude-opus-4-8", start_claude, window=96_000),
@@ -198,6 +219,9 @@ AGENTS = [
     Agent("pi", "@mariozechner/pi-coding-agent", "0.73.1", "chat", "scripted", start_pi),
     Agent("mini", "mini-swe-agent", "2.4.6", "chat", "scripted", start_mini, registry="pypi",
           last_command="echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT", beside=("mcp==2.3.0", "litellm==1.106.2")),
+    Agent("continue", "@continuedev/cli", "1.5.47", "chat", "scripted", start_continue),
+    # 7.8.1 names a program that is not in the registry.
+    Agent("kilo", "@kilocode/cli", "7.7.7", "chat", "scripted", start_kilo),
 ]
 
 # Cheap and robust ones for the gate: both ways of editing history, and the two largest answers that are asked for.
