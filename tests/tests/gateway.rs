@@ -49,6 +49,8 @@ mod proxies;
 mod raw;
 #[path = "gateway/reserve.rs"]
 mod reserve;
+#[path = "gateway/rewritten.rs"]
+mod rewritten;
 #[path = "gateway/run.rs"]
 mod run;
 #[path = "gateway/said.rs"]

@@ -77,7 +77,7 @@ impl<T, Id: Borrow<str> + Eq + Hash> OpenCalls<T, Id> {
 
     /// The calls that got no result, in no order.
     pub fn into_open(self) -> impl Iterator<Item = T> {
-        self.by_id.into_values().flat_map(|same| same.calls)
+        self.by_id.into_values().flat_map(|same| std::iter::once(same.first).chain(same.others))
     }
 }
 

@@ -24,7 +24,7 @@ mod spans;
 
 use serde_json::value::RawValue;
 
-pub use dialect::InboundDialect;
+pub use dialect::{InboundDialect, StoredOverflow};
 pub use edits::ItemEdit;
 pub(crate) use edits::{apply_edit, edit_user_parts};
 pub use entries::json_items;

@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 use super::API;
 use crate::inbound::{
     InboundDialect, InboundError, ItemEdit, ItemGroup, LoweredBody, ParseContext, ParsedBody,
-    ParsedEntry, ToolNames, apply_edit, edit_user_parts, invalid_request, is_true, linked_entry,
-    list_span, optional_count, optional_text, output_limit, parse_content, raw_fields, raw_items,
-    result_entry, user_entry,
+    ParsedEntry, StoredOverflow, ToolNames, apply_edit, edit_user_parts, invalid_request, is_true,
+    linked_entry, list_span, optional_count, optional_text, output_limit, parse_content,
+    raw_fields, raw_items, result_entry, user_entry,
 };
 use crate::json::{parse_object, set, string, take, take_text, text, text_of};
 use crate::message::{ChatBlock, ChatMessage, ToolCallBlock};
@@ -41,14 +41,26 @@ struct AnthropicBody<'a> {
     system: Option<&'a RawValue>,
     #[serde(borrow, default)]
     tools: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    thread: Option<&'a RawValue>,
     #[serde(borrow)]
     messages: Vec<&'a RawValue>,
+}
+
+impl AnthropicBody<'_> {
+    /// Whether the messages continue a thread, whose earlier messages only the provider has
+    /// (beta `message-threads-2026-08-12`).
+    fn continues_thread(&self) -> bool {
+        let thread = self.thread.and_then(|thread| parse_object(thread.get()).ok());
+        thread.is_some_and(|thread| type_of(&thread) == "continue")
+    }
 }
 
 impl InboundDialect for AnthropicInbound {
     fn parse_body<'a>(&self, json: &'a str) -> Result<ParsedBody<'a>, InboundError> {
         let wire: AnthropicBody<'a> = serde_json::from_str(json).map_err(invalid_request)?;
-        let items = raw_items(&wire.messages);
+        let is_stored = wire.continues_thread();
+        let items = if is_stored { Vec::new() } else { raw_items(&wire.messages) };
         Ok(ParsedBody {
             model: wire.model,
             is_stream: wire.stream,
@@ -139,6 +151,18 @@ impl InboundDialect for AnthropicInbound {
 
     fn disable_thinking(&self, body: Vec<u8>) -> Vec<u8> {
         thinking::disable_thinking(&body).unwrap_or(body)
+    }
+
+    /// The SDKs begin a new thread with the whole history after this error.
+    fn stored_overflow(&self, json: &str) -> Option<StoredOverflow> {
+        let wire: AnthropicBody<'_> = serde_json::from_str(json).ok()?;
+        let error = json!({
+            "type": "not_found_error",
+            "message": "The thread is larger than the context window: send the whole conversation.",
+            "details": { "error_code": "thread_not_found" },
+        });
+        let body = json!({ "type": "error", "error": error });
+        wire.continues_thread().then_some(StoredOverflow::NotFound(body))
     }
 
     /// Roles alternate, and all results of an answer are in one message.

@@ -9,6 +9,15 @@ use super::error::InboundError;
 use super::output_limit::LoweredBody;
 use super::parsed::{ItemGroup, ParseContext, ParsedBody};
 
+/// What helps if a history that the provider stores is too large.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoredOverflow {
+    /// This body: the provider then leaves out the oldest items itself.
+    Resend(String),
+    /// This error with status 404: the client then sends its whole history.
+    NotFound(Value),
+}
+
 /// A dialect as its clients speak it. It knows bytes and messages, no socket and no session.
 pub trait InboundDialect: Send + Sync + fmt::Debug {
     /// Parses a body.
@@ -67,6 +76,12 @@ pub trait InboundDialect: Send + Sync + fmt::Debug {
     /// Turns thinking off in a body.
     fn disable_thinking(&self, body: Vec<u8>) -> Vec<u8> {
         body
+    }
+
+    /// What may still help if the provider refuses a request as too large whose history it stores itself; `None` if
+    /// nothing does, or if the body has its whole history.
+    fn stored_overflow(&self, _json: &str) -> Option<StoredOverflow> {
+        None
     }
 
     /// Joins `second` to `first` if the dialect requires one item; else gives `second` back.

@@ -16,9 +16,9 @@ use serde_json::{Value, json};
 use super::API;
 use crate::inbound::{
     InboundDialect, InboundError, ItemEdit, ItemGroup, LoweredBody, ParseContext, ParsedBody,
-    ParsedEntry, ToolNames, inline_image, invalid_request, is_true, linked_entry, links_of,
-    list_span, object_item, optional_count, optional_text, output_limit, parse_content, raw_fields,
-    result_entry, split_instructions, user_entry,
+    ParsedEntry, StoredOverflow, ToolNames, inline_image, invalid_request, is_true, linked_entry,
+    links_of, list_span, object_item, optional_count, optional_text, output_limit, parse_content,
+    raw_fields, result_entry, split_instructions, user_entry,
 };
 use crate::json::{parse_object, parse_or_string, string, take, take_text, text, text_of};
 use crate::message::{ChatBlock, ChatMessage, ToolCallBlock};
@@ -47,7 +47,17 @@ struct ResponsesBody<'a> {
     #[serde(borrow, default)]
     conversation: Option<&'a RawValue>,
     #[serde(borrow, default)]
+    truncation: Option<&'a RawValue>,
+    #[serde(borrow, default)]
     input: InputField<'a>,
+}
+
+impl ResponsesBody<'_> {
+    /// Whether a part of the history is stored by the server, so that it cannot be shortened here.
+    fn is_stored(&self) -> bool {
+        let mut ids = [self.previous_response_id, self.conversation].into_iter().flatten();
+        ids.any(|id| id.get() != "\"\"") || has_stored_questions(&self.input.items)
+    }
 }
 
 /// The kind of an item, by its type and role.
@@ -107,11 +117,7 @@ impl ItemRun {
 impl InboundDialect for OpenAiResponsesInbound {
     fn parse_body<'a>(&self, json: &'a str) -> Result<ParsedBody<'a>, InboundError> {
         let wire: ResponsesBody<'a> = serde_json::from_str(json).map_err(invalid_request)?;
-        // A history stored by the server cannot be shortened here, so such a request has no items.
-        let stored = [wire.previous_response_id, wire.conversation].into_iter().flatten();
-        let is_stored = stored.map(RawValue::get).any(|id| id != "\"\"")
-            || has_stored_questions(&wire.input.items);
-        let input = if is_stored { Vec::new() } else { wire.input.items };
+        let input = if wire.is_stored() { Vec::new() } else { wire.input.items };
         let is_instruction = |item: &str| {
             parse_object(item).is_ok_and(|item| kind_of(&item) == ItemKind::Instruction)
         };
@@ -206,6 +212,14 @@ impl InboundDialect for OpenAiResponsesInbound {
             _ => return None,
         };
         Some(json!({ "type": kind, "call_id": call_id, "output": text }))
+    }
+
+    fn stored_overflow(&self, json: &str) -> Option<StoredOverflow> {
+        let wire: ResponsesBody<'_> = serde_json::from_str(json).ok()?;
+        let fields = json.trim_start().strip_prefix('{')?;
+        // A client that has set it gets what it asked for.
+        let may_truncate = wire.truncation.is_none() && wire.is_stored();
+        may_truncate.then(|| StoredOverflow::Resend(format!(r#"{{"truncation":"auto",{fields}"#)))
     }
 
     fn item_call_id(&self, item: &str) -> Option<String> {

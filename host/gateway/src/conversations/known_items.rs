@@ -407,6 +407,12 @@ impl KnownItems {
         (from == self.items.len()).then_some(())
     }
 
+    /// Adds the calls of entries that a client has replaced.
+    pub(crate) fn add_calls(&mut self, entries: Vec<ParsedEntry>) {
+        let traits = entries.into_iter().map(EntryTraits::of_entry);
+        self.tools.extend(traits.flat_map(|entry| entry.tools));
+    }
+
     fn track_entry(&mut self, entry: EntryTraits, id: &str) {
         if entry.is_user_request {
             self.last_user_entry = Some(id.to_owned());

@@ -47,6 +47,9 @@ pub(crate) enum RequestMatch {
 pub(crate) struct HistoryRewrite {
     /// Items with a changed text.
     pub replaced: Vec<usize>,
+    /// Those of them of which only a part may be left: the conversation is the same if their new text is part of the old
+    /// one, which only the session has.
+    pub shortened: Vec<usize>,
     /// The number of items that remain; the ones after them were removed.
     pub kept: usize,
 }
@@ -158,12 +161,16 @@ impl KnownItems {
         if common == 0 || request.len() < answered {
             return None;
         }
-        let mut replaced = Vec::new();
+        let (mut replaced, mut shortened) = (Vec::new(), Vec::new());
         for at in common..answered {
             if self.is_same(request, at, at) {
                 continue;
             }
-            if !self.items.get(at)?.may_become(request.canonical(at)?) {
+            if self.may_be_shortened(request, at) {
+                shortened.push(at);
+            } else if !self.items.get(at)?.may_become(request.canonical(at)?)
+                && !(at + 1 == answered && self.is_continued(request, at))
+            {
                 return None;
             }
             replaced.push(at);
@@ -178,7 +185,29 @@ impl KnownItems {
         let groups = self.groups_before(kept);
         let kept = self.groups.get(groups.checked_sub(1)?)?.0.end;
         (self.entries_of(groups) > 0 && replaced.iter().all(|at| *at < kept))
-            .then_some(HistoryRewrite { replaced, kept })
+            .then_some(HistoryRewrite { replaced, shortened, kept })
+    }
+
+    /// Whether a user message may be a part of what was sent: many clients add what they have retrieved to the newest
+    /// question, and store the question alone. The model's answer behind it must be the same.
+    fn may_be_shortened(&self, request: &mut RequestItems<'_>, at: usize) -> bool {
+        let (Some(known), Some(now)) = (self.items.get(at), request.canonical(at)) else {
+            return false;
+        };
+        let (Some(before), Some(now)) = (known.canonical.traits, now.traits) else { return false };
+        let is_user = (before.author, now.author) == (ItemAuthor::User, ItemAuthor::User);
+        let is_part = is_user && before.essence != now.essence && now.bytes < before.bytes;
+        let is_answer = |known: &KnownItem| known.is_from(ItemAuthor::Model);
+        is_part
+            && self.items.get(at + 1).is_some_and(is_answer)
+            && self.is_same(request, at + 1, at + 1)
+    }
+
+    /// Whether the newest answer has more calls now: some clients send all answers of a turn as one message, which
+    /// grows with each step.
+    fn is_continued(&self, request: &RequestItems<'_>, at: usize) -> bool {
+        let known = self.items.get(at).and_then(|known| known.canonical.traits);
+        known.is_some_and(|known| request.continues_answer(at, known))
     }
 
     /// Whether the items after the last answer were replaced by the same client.

@@ -241,6 +241,12 @@ impl<'a> RequestItems<'a> {
         Some(self.canonical(at)?.hash)
     }
 
+    /// Whether an item is this answer with more calls or texts at its end.
+    pub(super) fn continues_answer(&self, at: usize, answer: ItemTraits) -> bool {
+        let item = self.items.get(at).and_then(|item| parse_item(item).ok());
+        item.is_some_and(|item| answer.is_start_of(self.names.seed, &item))
+    }
+
     /// The hashes of the prefixes of these lengths, the shortest first.
     pub(super) fn prefix_hashes(&mut self, lengths: &BTreeSet<usize>) -> Vec<PrefixHashes> {
         let (mut prefix, mut names, mut added) = (PrefixHasher::default(), Vec::new(), 0);

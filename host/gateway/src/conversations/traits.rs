@@ -12,6 +12,9 @@ use crate::side_calls::asks_for_summary;
 /// The characters by which two versions of a user message are recognized.
 const OPENING_CHARS: usize = 48;
 
+/// The most ids and names of calls, and the most texts, that one request adds to an answer.
+const MAX_NEW_PARTS: usize = 32;
+
 /// The author of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum ItemAuthor {
@@ -76,6 +79,24 @@ impl ItemTraits {
             opening: if opening.is_empty() { 0 } else { name(&opening) },
             bytes: bytes as u64,
         }
+    }
+
+    /// Whether an item is this answer with more calls or texts at its end.
+    pub(crate) fn is_start_of(&self, seed: u64, item: &Value) -> bool {
+        if self.author != ItemAuthor::Model || author_of(item) != ItemAuthor::Model {
+            return false;
+        }
+        let mut parts = ItemParts::default();
+        parts.take_item(item);
+        let texts: Vec<Cow<'_, str>> = parts.texts.into_iter().map(Cow::Borrowed).collect();
+        let is_same = |ids: usize, count: usize| {
+            let (ids, texts) = (parts.ids.get(..ids), texts.get(..count));
+            let (Some(ids), Some(texts)) = (ids, texts) else { return false };
+            essence_of(seed, self.author, ids, texts) == self.essence
+        };
+        let fewest = |count: usize| count.saturating_sub(MAX_NEW_PARTS);
+        let calls = fewest(parts.ids.len())..=parts.ids.len();
+        calls.rev().any(|ids| (fewest(texts.len())..=texts.len()).any(|count| is_same(ids, count)))
     }
 
     /// Whether it has user text. Instructions of a client are none: some put what they have retrieved into a system
@@ -267,6 +288,25 @@ mod tests {
         assert_eq!(bare.essence, answer(json!([thought, call])).essence);
         let other = json!({ "type": "tool_use", "id": "t2", "name": "read", "input": {} });
         assert_ne!(bare.essence, answer(json!([other])).essence);
+    }
+
+    #[test]
+    fn an_answer_is_the_start_of_one_with_more_calls() {
+        let answer = |calls: &[&str]| {
+            let call = |id: &&str| json!({ "id": id, "type": "function", "function": { "name": "read", "arguments": "{}" } });
+            let calls: Vec<Value> = calls.iter().map(call).collect();
+            json!({ "role": "assistant", "content": "I look.", "tool_calls": calls })
+        };
+        let is_start = |calls: &[&str]| of(&answer(&["a", "b"])).is_start_of(7, &answer(calls));
+        assert!(is_start(&["a", "b", "c"]) && is_start(&["a", "b", "c", "d"]));
+        assert!(!is_start(&["a"]) && !is_start(&["a", "c"]) && !is_start(&["c", "a", "b"]));
+        let blocks = |count: usize| {
+            let blocks =
+                ["one", "two", "three"].map(|text| json!({ "type": "text", "text": text }));
+            json!({ "role": "assistant", "content": blocks[..count] })
+        };
+        assert!(of(&blocks(1)).is_start_of(7, &blocks(3)));
+        assert!(!of(&blocks(3)).is_start_of(7, &blocks(1)));
     }
 
     #[test]

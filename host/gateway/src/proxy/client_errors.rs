@@ -77,6 +77,12 @@ pub(super) fn bad_request(endpoint: &Endpoint, message: &str) -> LocalResponse {
     local_error(body, ShapingReport::unshaped("none", ""))
 }
 
+/// An error with status 404.
+pub(super) fn not_found(body: &Value) -> LocalResponse {
+    let report = ShapingReport::unshaped("none", "");
+    LocalResponse { status: StatusCode::NOT_FOUND, ..local_error(body.clone(), report) }
+}
+
 /// The error for a failed engine with `plugins.on_engine_error = "fail"`.
 pub(super) fn engine_failed(endpoint: &Endpoint, message: &str, session: &str) -> LocalResponse {
     let status = StatusCode::INTERNAL_SERVER_ERROR;

@@ -66,7 +66,7 @@ impl Proxy {
             Ok(body) if !body.items.is_empty() => body,
             // No messages: the provider has them (`previous_response_id`), and there is nothing to
             // shape.
-            Ok(_) => return ProxyAction::pass_through(request),
+            Ok(_) => return ProxyAction::pass_stored(request),
             Err(error) => {
                 return self.forward_unread(request, self.unread_key(&request.body), &error);
             }

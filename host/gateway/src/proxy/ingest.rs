@@ -99,9 +99,15 @@ impl Proxy {
                     return self.resume(conversation, guard, meta, request_items).await;
                 }
                 RequestMatch::Rewrites(rewrite) => {
-                    if let Some(amended) =
-                        find_amendment(&conversation, meta.inbound, &rewrite, request_items)?
-                    {
+                    let session = guard.context().session().session();
+                    let amended = find_amendment(
+                        &conversation,
+                        meta.inbound,
+                        session,
+                        &rewrite,
+                        request_items,
+                    )?;
+                    if let Some(amended) = amended {
                         return self.amend(amended, conversation, guard, meta, request_items).await;
                     }
                     let groups = conversation.state().known.groups_before(rewrite.kept);

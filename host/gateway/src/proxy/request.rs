@@ -19,6 +19,13 @@ pub enum ProxyAction {
 }
 
 impl ProxyAction {
+    /// Forwards a request whose history is at the provider.
+    pub(super) fn pass_stored(request: &ClientRequest) -> ProxyAction {
+        let mut forward = UpstreamRequest::unchanged(request);
+        forward.in_flight.stored_request = Some(Box::new(request.clone()));
+        ProxyAction::Forward(forward)
+    }
+
     /// Forwards a request unchanged; no engine sees it.
     pub(super) fn pass_through(request: &ClientRequest) -> ProxyAction {
         ProxyAction::Forward(UpstreamRequest::unchanged(request))
@@ -56,6 +63,8 @@ impl UpstreamRequest {
 pub struct InFlightRequest {
     pub(super) request: Option<Box<ProxyRequest>>,
     pub(super) pending: PendingRequest,
+    /// Set for a request whose history is at the provider.
+    pub(super) stored_request: Option<Box<ClientRequest>>,
     /// Set for a request that only counts tokens.
     pub(super) count_request: Option<Box<CountTokensRequest>>,
 }
@@ -63,6 +72,7 @@ pub struct InFlightRequest {
 impl InFlightRequest {
     /// Frees the bodies of a request that will not be retried.
     pub fn drop_bodies(&mut self) {
+        self.stored_request = None;
         if let Some(request) = &mut self.request {
             (request.client_request.body, request.sent_body) = (Bytes::new(), Bytes::new());
         }

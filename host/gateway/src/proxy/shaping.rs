@@ -47,6 +47,7 @@ impl ShapedRequest {
         let in_flight = InFlightRequest {
             pending: PendingRequest::new(&request.conversation),
             request: Some(Box::new(request)),
+            stored_request: None,
             count_request: None,
         };
         let body = lowered.unwrap_or(body);

@@ -3,7 +3,9 @@
 use serde_json::{Value, json};
 
 use crate::OpenAiResponsesInbound;
-use crate::inbound::{InboundDialect, ItemEdit, ItemGroup, ParseContext, ParsedEntry, json_items};
+use crate::inbound::{
+    InboundDialect, ItemEdit, ItemGroup, ParseContext, ParsedEntry, StoredOverflow, json_items,
+};
 use crate::message::{AssistantMessage, ChatBlock, ChatMessage};
 
 fn groups(items: &[Value]) -> Vec<ItemGroup> {
@@ -138,6 +140,20 @@ fn only_a_history_with_its_questions_is_shaped() {
     assert_eq!(items(json!([system, user, reference("rs_1"), user])), 3);
     assert_eq!(items(json!([reference("msg_1"), reference("msg_2"), user])), 0);
     assert_eq!(items(json!([{ "id": "msg_1" }, user])), 0);
+}
+
+#[test]
+fn a_stored_history_that_is_too_large_is_truncated_by_its_provider() {
+    let stored = |body: Value| OpenAiResponsesInbound.stored_overflow(&body.to_string());
+    let body = json!({ "model": "m", "previous_response_id": "resp_1", "input": "go" });
+    let Some(StoredOverflow::Resend(sent)) = stored(body.clone()) else { panic!("not resent") };
+    let mut sent: Value = serde_json::from_str(&sent).unwrap();
+    assert_eq!(sent.as_object_mut().unwrap().remove("truncation"), Some(json!("auto")));
+    assert_eq!(sent, body);
+    let mut disabled = body;
+    disabled["truncation"] = json!("disabled");
+    assert_eq!(stored(disabled), None);
+    assert_eq!(stored(json!({ "model": "m", "input": "go" })), None);
 }
 
 #[test]

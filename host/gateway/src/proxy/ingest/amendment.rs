@@ -9,7 +9,7 @@ use crate::conversations::{
 use crate::proxy::new_items::NewItems;
 use ctxhost_context::Amendment;
 use ctxhost_dialects::inbound::{InboundDialect, ParseContext, ParsedEntry, json_items};
-use ctxhost_session::RecordBody;
+use ctxhost_session::{Record, RecordBody, Session};
 
 /// What a client has changed in a conversation, and the new items after that.
 pub(super) struct ConversationAmendment {
@@ -27,6 +27,7 @@ pub(super) struct ConversationAmendment {
 pub(super) fn find_amendment(
     conversation: &Conversation,
     inbound: &dyn InboundDialect,
+    session: &Session,
     rewrite: &HistoryRewrite,
     request_items: &mut RequestItems<'_>,
 ) -> Result<Option<ConversationAmendment>, IngestError> {
@@ -39,18 +40,25 @@ pub(super) fn find_amendment(
             continue;
         }
         let Some((items, ids)) = known_items.group_at(*at) else { return Ok(None) };
+        let (items, ids) = (items, ids.to_vec());
         done = items.end;
-        let Some(contents) = reparse_group(&known_items, inbound, items, request_items)? else {
+        let Some(entries) = reparse_group(&known_items, inbound, items, request_items)? else {
             return Ok(None);
         };
         // An edit that changes the number of entries is no edit of texts but another history.
-        if contents.len() != ids.len() {
+        let contents: Option<Vec<String>> = entries.iter().map(content_of).collect();
+        let Some(contents) = contents.filter(|contents| contents.len() == ids.len()) else {
             return Ok(None);
-        }
+        };
         for (id, content) in ids.iter().zip(contents) {
-            text_hashes.push((id.clone(), text_hash(&text_of_content(&content))));
+            let text = text_of_content(&content);
+            if rewrite.shortened.contains(at) && !has_text(session, id, &text) {
+                return Ok(None);
+            }
+            text_hashes.push((id.clone(), text_hash(&text)));
             edits.push(RecordBody::context_edit(id, Some(&content)));
         }
+        known_items.add_calls(entries);
     }
     let removed = known_items.truncate(rewrite.kept);
     edits.extend(removed.iter().map(|id| RecordBody::context_edit(id, None)));
@@ -60,13 +68,20 @@ pub(super) fn find_amendment(
     Ok(Some(ConversationAmendment { known_items, amendment, replaced, text_hashes, new_items }))
 }
 
-/// The new contents of the entries of one item group.
+/// Whether an entry has a text as part of its own.
+fn has_text(session: &Session, id: &str, text: &str) -> bool {
+    let entry = session.record(id).and_then(Record::to_entry);
+    let text = text.trim();
+    !text.is_empty() && entry.is_some_and(|entry| entry.text.contains(text))
+}
+
+/// The new entries of one item group; `None` if it is several groups now.
 fn reparse_group(
     known_items: &KnownItems,
     inbound: &dyn InboundDialect,
     items: Range<usize>,
     request_items: &RequestItems<'_>,
-) -> Result<Option<Vec<String>>, IngestError> {
+) -> Result<Option<Vec<ParsedEntry>>, IngestError> {
     let before = ParseContext {
         is_start: items.start == 0,
         item_count: items.start,
@@ -76,14 +91,17 @@ fn reparse_group(
     let start = items.start;
     let items = request_items.items().get(items).unwrap_or_default();
     let groups = inbound.parse_items(&mut json_items(items), before);
-    let groups = groups.map_err(|error| error.after_items(start))?;
-    let [group] = groups.as_slice() else { return Ok(None) };
-    let content = |entry: &ParsedEntry| match entry {
+    let mut groups = groups.map_err(|error| error.after_items(start))?;
+    let group = groups.pop().filter(|_| groups.is_empty());
+    Ok(group.map(|group| group.entries))
+}
+
+fn content_of(entry: &ParsedEntry) -> Option<String> {
+    match entry {
         ParsedEntry::Message(message) => {
             let message = serde_json::to_value(message).ok()?;
             Some(message.get("content")?.to_string())
         }
         ParsedEntry::Note(text) => serde_json::to_string(text).ok(),
-    };
-    Ok(group.entries.iter().map(content).collect())
+    }
 }

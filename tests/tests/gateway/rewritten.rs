@@ -1,0 +1,141 @@
+//! Clients that write their history anew at each request, and clients that leave it to the provider.
+
+use std::collections::HashSet;
+
+use serde_json::{Value, json};
+
+use crate::linked::text;
+use crate::stage::{Gate, Upstream, client, plain};
+
+const CONFIG: &str = "[models.m]\nwindow_tokens = 20000\n";
+
+/// Sends the bodies; the sessions of the responses, and the bodies that the model gets.
+async fn sessions(path: &str, bodies: Vec<Value>) -> (HashSet<String>, Vec<Value>) {
+    let upstream = Upstream::start(|_| plain(200, "application/json", "{}")).await;
+    let gate = Gate::before(&upstream.url, CONFIG).await;
+    let mut sessions = HashSet::new();
+    for body in bodies {
+        let request = client().post(gate.at(path)).header("content-type", "application/json");
+        let answer = request.body(body.to_string()).send().await.unwrap();
+        assert_eq!(answer.status(), 200);
+        sessions.insert(answer.headers()["x-ctxhost-session"].to_str().unwrap().to_owned());
+    }
+    let seen = upstream.seen.lock().unwrap();
+    let seen = seen.iter().map(|seen| serde_json::from_slice(&seen.body).unwrap()).collect();
+    (sessions, seen)
+}
+
+fn chat(messages: &[Value]) -> Value {
+    json!({ "model": "m", "messages": messages })
+}
+
+#[tokio::test]
+async fn a_question_that_is_stored_without_what_was_retrieved_for_it_is_the_same() {
+    let message = |role: &str, words: &str| json!({ "role": role, "content": words });
+    let mut stored = vec![message("system", "You answer from the context.")];
+    let mut bodies = Vec::new();
+    for turn in 0..30 {
+        let question = format!("What does page {turn} say?");
+        let wrapped = format!("Context:\n{}\n\nQuestion: {question}", text("A line. ", turn));
+        let mut messages = stored.clone();
+        messages.push(message("user", &wrapped));
+        bodies.push(chat(&messages));
+        stored.push(message("user", &question));
+        stored.push(message("assistant", &text("It says this and that. ", turn)));
+    }
+    let (sessions, seen) = sessions("/v1/chat/completions", bodies).await;
+    assert_eq!(sessions.len(), 1);
+    let last = seen.last().unwrap()["messages"].as_array().unwrap();
+    assert!(last.len() < stored.len(), "nothing was shaped");
+    assert!(last.last().unwrap().to_string().contains("Question: What does page 29 say?"));
+}
+
+#[tokio::test]
+async fn another_question_with_the_same_answer_is_another_conversation() {
+    let message = |role: &str, words: &str| json!({ "role": role, "content": words });
+    let system = message("system", "You are brief.");
+    let conversation = |question: &str| {
+        let start = vec![system.clone(), message("user", question)];
+        let mut messages = start.clone();
+        messages.extend([message("assistant", "Fine."), message("user", "Go on.")]);
+        [chat(&start), chat(&messages)]
+    };
+    let bodies = ["Read the long ledger.", "Read the log."].map(conversation).concat();
+    let (sessions, _) = sessions("/v1/chat/completions", bodies).await;
+    assert_eq!(sessions.len(), 2);
+}
+
+#[tokio::test]
+async fn a_turn_that_is_one_growing_answer_is_one_conversation() {
+    let call = |at: usize| json!({ "id": format!("call_{at}"), "type": "function", "function": { "name": "read", "arguments": format!("{{\"page\":{at}}}") } });
+    let result = |at: usize| json!({ "role": "tool", "tool_call_id": format!("call_{at}"), "content": text("A line. ", at) });
+    let bodies = (0..40).map(|steps| {
+        let mut messages = vec![
+            json!({ "role": "system", "content": "You read." }),
+            json!({ "role": "user", "content": "Read the ledger." }),
+        ];
+        if steps > 0 {
+            let calls: Vec<Value> = (0..steps).map(call).collect();
+            messages.push(json!({ "role": "assistant", "content": "", "tool_calls": calls }));
+            messages.extend((0..steps).map(result));
+        }
+        chat(&messages)
+    });
+    let (sessions, seen) = sessions("/v1/chat/completions", bodies.collect()).await;
+    assert_eq!(sessions.len(), 1);
+    for body in seen {
+        let messages = body["messages"].as_array().unwrap();
+        let called: Vec<&Value> = messages
+            .iter()
+            .filter_map(|message| message["tool_calls"].as_array())
+            .flatten()
+            .map(|call| &call["id"])
+            .collect();
+        let answered: Vec<&Value> = messages
+            .iter()
+            .map(|message| &message["tool_call_id"])
+            .filter(|id| !id.is_null())
+            .collect();
+        assert_eq!(called, answered, "{} messages", messages.len());
+    }
+}
+
+#[tokio::test]
+async fn a_thread_that_is_too_large_is_sent_whole_by_its_client() {
+    let refusal = json!({ "type": "error", "error": { "type": "invalid_request_error", "message": "prompt is too long: 24001 tokens > 20000 maximum" } });
+    let upstream =
+        Upstream::start(move |_| plain(400, "application/json", &refusal.to_string())).await;
+    let gate = Gate::before(&upstream.url, CONFIG).await;
+    let body = json!({ "model": "m", "max_tokens": 500, "messages": [{ "role": "user", "content": "Go on." }],
+        "thread": { "type": "continue", "previous_message_id": "msg_1" } });
+    let request = client().post(gate.at("/v1/messages")).header("content-type", "application/json");
+    let answer = request.body(body.to_string()).send().await.unwrap();
+    assert_eq!(answer.status(), 404);
+    let answer: Value = serde_json::from_str(&answer.text().await.unwrap()).unwrap();
+    assert_eq!(answer["error"]["details"]["error_code"], "thread_not_found");
+    assert_eq!(upstream.seen.lock().unwrap().len(), 1, "a smaller form cannot help");
+}
+
+#[tokio::test]
+async fn a_stored_history_that_is_too_large_is_truncated_by_its_provider() {
+    let refusal = json!({ "error": { "message": "Your input exceeds the context window of this model.", "type": "invalid_request_error", "param": "input", "code": "context_length_exceeded" } });
+    let upstream = Upstream::start(move |seen| {
+        let is_truncated = String::from_utf8_lossy(&seen.body).contains(r#""truncation":"auto""#);
+        let (status, body) =
+            if is_truncated { (200, "{}".into()) } else { (400, refusal.to_string()) };
+        plain(status, "application/json", &body)
+    })
+    .await;
+    let gate = Gate::before(&upstream.url, CONFIG).await;
+    let ask = async |truncation: Option<&str>| {
+        let mut body = json!({ "model": "m", "previous_response_id": "resp_1", "input": "Go on." });
+        if let Some(truncation) = truncation {
+            body["truncation"] = truncation.into();
+        }
+        let request = client().post(gate.at("/v1/responses"));
+        let request = request.header("content-type", "application/json").body(body.to_string());
+        request.send().await.unwrap().status().as_u16()
+    };
+    assert_eq!((ask(None).await, upstream.seen.lock().unwrap().len()), (200, 2));
+    assert_eq!(ask(Some("disabled")).await, 400);
+}
