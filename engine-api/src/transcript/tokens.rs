@@ -2,6 +2,10 @@
 //!
 //! Estimates have no safety margin; the host applies one when it converts a window to a budget.
 
+use std::borrow::Cow;
+
+use serde::Deserialize;
+
 use super::message::{ContentBlock, Message};
 
 /// The tokens of one image.
@@ -21,6 +25,9 @@ const FILE_KEYS: [&str; 7] = [
     "\"input_audio\"",
     "\"image_generation_call\"",
 ];
+
+/// The types of OpenAI's blocks with an image, which may be given by its URL or as a file of the provider.
+const IMAGE_TYPES: [&str; 3] = ["image_url", "input_image", "computer_screenshot"];
 
 /// Shorter base64 is estimated like text: as tokens it is less than one part.
 const MIN_FILE_CHARS: u64 = IMAGE_TOKENS * CHARS_PER_TOKEN;
@@ -97,11 +104,37 @@ pub fn message(message: &Message<'_>) -> u64 {
             ContentBlock::Other(json) => {
                 let (files_chars, files_tokens) = files_in(json);
                 chars += weighted_chars(json) - files_chars;
-                file_tokens += files_tokens;
+                // An image by its URL has no data here, but costs the same.
+                let least_tokens = if is_image(json) { IMAGE_TOKENS } else { 0 };
+                file_tokens += files_tokens.max(least_tokens);
             }
         }
     }
     chars.div_ceil(CHARS_PER_TOKEN) + images * IMAGE_TOKENS + file_tokens
+}
+
+/// Whether the JSON of a block is an image, by its type or as a file of Gemini.
+fn is_image(json: &str) -> bool {
+    // The check costs little, and parsing is for the few blocks that pass it.
+    let may_be = json.contains("image") || json.contains("computer_screenshot");
+    may_be
+        && serde_json::from_str::<FileBlockJson<'_>>(json).is_ok_and(|block| {
+            IMAGE_TYPES.contains(&&*block.kind) || block.file.mime.starts_with("image/")
+        })
+}
+
+#[derive(Deserialize)]
+struct FileBlockJson<'a> {
+    #[serde(borrow, default, rename = "type")]
+    kind: Cow<'a, str>,
+    #[serde(borrow, default, rename = "fileData", alias = "file_data")]
+    file: FileJson<'a>,
+}
+
+#[derive(Default, Deserialize)]
+struct FileJson<'a> {
+    #[serde(borrow, default, rename = "mimeType", alias = "mime_type")]
+    mime: Cow<'a, str>,
 }
 
 /// The characters of all base64 files in the JSON of a block, and their tokens: providers count the pages of a
@@ -181,6 +214,30 @@ mod tests {
         let data = "JVBERi0xLjQK".repeat(10_000);
         let raw = format!(r#"{{"role":"user","content":"{data}"}}"#);
         assert_eq!(message(&Message::parse(&raw, "")), 30_000);
+    }
+
+    #[test]
+    fn an_image_by_its_url_costs_the_same_as_inline() {
+        let tokens = |block: &str| {
+            let raw = format!(r#"{{"role":"user","content":[{block}]}}"#);
+            message(&Message::parse(&raw, ""))
+        };
+        for image in [
+            r#"{"type":"image","source":{"type":"url","url":"https://x.org/a.png"}}"#,
+            r#"{"type":"image_url","image_url":{"url":"https://x.org/a.png"}}"#,
+            r#"{"type":"input_image","file_id":"file-1"}"#,
+            r#"{"type":"computer_screenshot","image_url":"https://x.org/a.png"}"#,
+            r#"{"fileData":{"mimeType":"image/png","fileUri":"gs://a"}}"#,
+        ] {
+            assert!((2_000..2_050).contains(&tokens(image)), "{image}");
+        }
+        for other in [
+            r#"{"type":"input_file","file_data":"image"}"#,
+            r#"{"type":"web_search_call","action":{"query":"image_url"}}"#,
+            r#"{"fileData":{"mimeType":"text/plain","fileUri":"gs://image"}}"#,
+        ] {
+            assert!(tokens(other) < 50, "{other}");
+        }
     }
 
     #[test]

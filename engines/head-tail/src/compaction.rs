@@ -8,7 +8,9 @@ use ctxhost_engine_api::{
     Transcript, Trigger,
 };
 use ctxhost_engine_kit::budget::RequestBudget;
-use ctxhost_engine_kit::caps::{keep_with_cut_results, result_cap_chars};
+use ctxhost_engine_kit::caps::{
+    argument_cap_chars, cut_arguments, keep_with_cuts, result_cap_chars,
+};
 use ctxhost_engine_kit::cuts::gaps;
 use ctxhost_engine_kit::ledger::append_ledger;
 use ctxhost_engine_kit::replacement::Replacement;
@@ -81,16 +83,18 @@ async fn build_plan(inputs: &HeadTailCompaction<'_>, cut: &MiddleCut) -> Result<
         summary.text = append_ledger(&summary.text, &cut.ledger, cut.ledger_limits);
     }
     let transcript = inputs.transcript;
-    // Results are cut to what the target size of the summary leaves.
+    // Results, then arguments, are cut to what the target size of the summary leaves.
     let added_tokens = cut.summary_tokens + cut.ledger_tokens;
     let limit_tokens = target_tokens(inputs).saturating_sub(added_tokens);
-    let kept = gaps(cut.middle.gaps(), transcript.len() as u64).into_iter();
-    let cap_chars = result_cap_chars(transcript, kept, limit_tokens);
-    let keep = |plan: &mut Plan, range: Range<u64>| match cap_chars {
-        Some(chars) => {
-            keep_with_cut_results(plan, transcript, range, |entry| cut_result(entry, chars))
-        }
-        None => _ = plan.keep(range),
+    let kept = gaps(cut.middle.gaps(), transcript.len() as u64);
+    let results = result_cap_chars(transcript, kept.iter().cloned(), limit_tokens);
+    let arguments = argument_cap_chars(transcript, kept.into_iter(), limit_tokens);
+    let cut_entry = |entry: &Entry<'_>| match entry.role() {
+        Role::Tool => cut_result(entry, results?),
+        _ => cut_arguments(entry, arguments?, LAYER),
+    };
+    let keep = |plan: &mut Plan, range: Range<u64>| {
+        keep_with_cuts(plan, transcript, range, cut_entry);
     };
     let provenance = Provenance { entries: cut.middle.entries(), writer: &summary.writer };
     let mut plan = cut.middle.plan(transcript, LAYER, keep, |plan, gap| {

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use ctxhost_engine_api::border::{EngineFactory, EngineHandle};
 use ctxhost_engine_api::serde_json::{Value, json};
 use ctxhost_engine_api::testing::generate::transcripts;
-use ctxhost_engine_api::testing::{ContractOptions, ScriptedHost, block_on, contract, plan_fault};
+use ctxhost_engine_api::testing::{
+    ContractOptions, ScriptedHost, TranscriptBuilder, block_on, contract, plan_fault,
+};
 use ctxhost_engine_api::{
     AssembleRequest, CompactRequest, Compaction, Flags, ModelRef, Plan, PlanItem, Transcript,
 };
@@ -149,4 +151,21 @@ proptest! {
             }).collect();
         }
     }
+}
+
+#[test]
+fn a_long_argument_in_the_newest_frame_is_cut() {
+    let write = |number: u64, words: usize| {
+        format!(r#"{{"path":"src/{number}.rs","content":"{}"}}"#, "let it; ".repeat(words))
+    };
+    let mut talk = TranscriptBuilder::new();
+    talk.user("write the parser");
+    for number in 0..8 {
+        let id = format!("c{number}");
+        talk.calls(&[(&id, "write", &write(number, 100))]).result(&id, "write", "done");
+    }
+    talk.calls(&[("new", "write", &write(99, 4_000))]).result("new", "write", "done");
+    let engine = engine(json!({ "use_model": false }));
+    let plan = compacted(&engine, &talk.transcript(), 4_000).unwrap();
+    assert!(plan.estimated_tokens <= 3_600, "{}", plan.estimated_tokens);
 }

@@ -1,14 +1,18 @@
-//! Caps on tool results for the case that even the newest frame does not fit.
+//! Caps on tool results and call arguments for the case that even the newest frame does not fit.
 
 use std::ops::Range;
 
-use ctxhost_engine_api::transcript::tokens::CHARS_PER_TOKEN;
-use ctxhost_engine_api::{Entry, Plan, Role, Transcript};
+use ctxhost_engine_api::transcript::tokens::{CHARS_PER_TOKEN, group_thousands};
+use ctxhost_engine_api::{Entry, Flags, Plan, Role, Transcript};
 
+use crate::calls::shorten_arguments;
 use crate::replacement::Replacement;
+use crate::text::clip;
 
 /// Lower bound of a result cap, in weighted characters: room for a notice and a line.
 pub const LEAST_RESULT_CHARS: u64 = 400;
+/// Lower bound of an argument cap, in weighted characters: a path or a command.
+const LEAST_ARGUMENT_CHARS: u64 = 160;
 
 /// The cap for each result in `ranges`, in weighted characters, with which the ranges take at most
 /// `limit_tokens`; `None` if they fit.
@@ -27,16 +31,52 @@ pub fn result_cap_chars(
     Some((level_tokens * CHARS_PER_TOKEN).max(LEAST_RESULT_CHARS))
 }
 
-/// Keeps a range; a result for which `cut` returns a replacement is replaced.
-pub fn keep_with_cut_results(
+/// The cap for each argument text of the calls in `ranges`, in weighted characters, with which the ranges
+/// take about `limit_tokens`; `None` if they fit once every result is cut to its least.
+pub fn argument_cap_chars(
+    transcript: &Transcript,
+    ranges: impl Iterator<Item = Range<u64>>,
+    limit_tokens: u64,
+) -> Option<u64> {
+    let entries: Vec<Entry<'_>> = ranges.flat_map(|range| transcript.range(range)).collect();
+    let (calls, others): (Vec<&Entry<'_>>, Vec<&Entry<'_>>) =
+        entries.iter().partition(|entry| entry.has(Flags::TOOL_CALLS));
+    let least_tokens = |entry: &&Entry<'_>| match entry.role() {
+        Role::Tool => entry.tokens().min(LEAST_RESULT_CHARS / CHARS_PER_TOKEN),
+        _ => entry.tokens(),
+    };
+    let others_tokens: u64 = others.iter().map(least_tokens).sum();
+    let calls = calls.iter().map(|entry| entry.tokens()).collect();
+    let level_tokens = fair_cap(calls, limit_tokens.saturating_sub(others_tokens))?;
+    // Half of it: ids and names take their part, and a call may have several texts.
+    Some((level_tokens * CHARS_PER_TOKEN / 2).max(LEAST_ARGUMENT_CHARS))
+}
+
+/// A message with the argument texts of its calls cut to `cap_chars` weighted characters, in the name of
+/// `layer`; `None` if nothing is saved. A pinned entry is never cut.
+pub fn cut_arguments(
+    entry: &Entry<'_>,
+    cap_chars: u64,
+    layer: &'static str,
+) -> Option<Replacement> {
+    if entry.has(Flags::PINNED) || entry.tokens() * CHARS_PER_TOKEN <= cap_chars {
+        return None;
+    }
+    let (raw, count) = shorten_arguments(entry, cap_chars, |text| clip(text, cap_chars))?;
+    let detail = format!("{count} arguments cut to {} chars", group_thousands(cap_chars));
+    let shown = Replacement::from_raw(raw, layer, detail);
+    (shown.tokens() < entry.tokens()).then_some(shown)
+}
+
+/// Keeps a range; an entry for which `cut` returns a replacement is replaced.
+pub fn keep_with_cuts(
     plan: &mut Plan,
     transcript: &Transcript,
     range: Range<u64>,
     cut: impl Fn(&Entry<'_>) -> Option<Replacement>,
 ) {
     for entry in transcript.range(range) {
-        let is_result = entry.role() == Role::Tool;
-        match is_result.then(|| cut(&entry)).flatten() {
+        match cut(&entry) {
             Some(shown) => shown.add_to_plan(plan, entry.seq()),
             None => _ = plan.keep(entry.seq()..entry.seq() + 1),
         }
@@ -90,12 +130,35 @@ mod tests {
         assert_eq!(result_cap_chars(&transcript, whole(), 10_000), None);
         let cap_chars = result_cap_chars(&transcript, whole(), 500).unwrap();
         let mut plan = Plan::default();
-        keep_with_cut_results(&mut plan, &transcript, 0..talk.len(), |entry| {
+        keep_with_cuts(&mut plan, &transcript, 0..talk.len(), |entry| {
             let text = crate::text::clip(entry.text(), cap_chars);
             (text != entry.text()).then(|| Replacement::from_text(text, "test", ""))
         });
         assert!(plan_tokens(&plan, &transcript) <= 500);
         assert_eq!(plan.project(&transcript)[3].text(), "small");
         assert_eq!(result_cap_chars(&transcript, whole(), 0), Some(LEAST_RESULT_CHARS));
+    }
+    #[test]
+    fn arguments_are_cut_where_cut_results_are_not_enough() {
+        let write = format!(r#"{{"path":"a.rs","content":"{}"}}"#, "text ".repeat(4_000));
+        let mut talk = TranscriptBuilder::new();
+        talk.user("go").calls(&[("a", "write", &write), ("b", "ls", r#"{"path":"src"}"#)]);
+        talk.result("a", "write", "done").result("b", "ls", &"file.rs ".repeat(400));
+        let transcript = talk.transcript();
+        let cap_in = |limit_tokens| {
+            argument_cap_chars(&transcript, std::iter::once(0..talk.len()), limit_tokens)
+        };
+        assert_eq!(cap_in(6_000), None, "cutting the result is enough");
+        assert_eq!(cap_in(0), Some(LEAST_ARGUMENT_CHARS));
+        let cap_chars = cap_in(1_000).unwrap();
+        let mut plan = Plan::default();
+        let cut = |entry: &Entry<'_>| match entry.role() {
+            Role::Tool => Some(Replacement::from_text(clip(entry.text(), 400), "test", "")),
+            _ => cut_arguments(entry, cap_chars, "test"),
+        };
+        keep_with_cuts(&mut plan, &transcript, 0..talk.len(), cut);
+        assert!(plan_tokens(&plan, &transcript) <= 1_000);
+        let calls = format!("{:?}", cut_arguments(&transcript.get(1).unwrap(), cap_chars, "test"));
+        assert!(calls.contains("a.rs") && calls.contains("src"), "{calls}");
     }
 }

@@ -23,7 +23,7 @@ use ctxhost_engine_api::{
     Action, CompactRequest, Compaction, EngineError, ErrorKind, Host, Plan, PlanNote, Result, Role,
     Transcript,
 };
-use ctxhost_engine_kit::caps::keep_with_cut_results;
+use ctxhost_engine_kit::caps::keep_with_cuts;
 use ctxhost_engine_kit::files::FileLedger;
 use ctxhost_engine_kit::history_fold::{leave_out, plan_tokens};
 use ctxhost_engine_kit::summary::{Provenance, wrap_summary};
@@ -144,14 +144,17 @@ async fn store_originals(inputs: &LegacyCompaction<'_>, cut: &CompactionCut) {
     inputs.decisions.store_originals(inputs.host, &inputs.request.session, large).await;
 }
 
-/// Keeps a range with its results cut to their caps.
+/// Keeps a range with its results and arguments cut to their caps.
 fn keep(
     inputs: &LegacyCompaction<'_>,
     cut: &CompactionCut,
     range: std::ops::Range<u64>,
     plan: &mut Plan,
 ) {
-    keep_with_cut_results(plan, inputs.transcript, range, |entry| {
+    keep_with_cuts(plan, inputs.transcript, range, |entry| {
+        if entry.role() != Role::Tool {
+            return cut.caps.cut_call(entry);
+        }
         let cap_chars = cut.caps.limit_for(inputs, entry)?;
         let handle = inputs.decisions.blob_handle(&inputs.request.session, entry.id());
         let guard = &inputs.settings.tool_results;

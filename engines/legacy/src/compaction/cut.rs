@@ -4,12 +4,16 @@ use std::ops::Range;
 
 use ctxhost_engine_api::{Entry, Flags, Role, Transcript};
 use ctxhost_engine_kit::budget::floor_tokens;
-use ctxhost_engine_kit::caps::{LEAST_RESULT_CHARS, fair_cap, result_cap_chars};
+use ctxhost_engine_kit::caps::{
+    LEAST_RESULT_CHARS, argument_cap_chars, cut_arguments, fair_cap, result_cap_chars,
+};
 use ctxhost_engine_kit::cuts::{gaps, protected_before, trailing_frame};
 use ctxhost_engine_kit::history_fold::HistoryFold;
 use ctxhost_engine_kit::ledger::{LedgerLimits, LedgerReader, SummaryLedger};
+use ctxhost_engine_kit::replacement::Replacement;
 use ctxhost_engine_kit::tail::{self, TranscriptTail};
 
+use super::LAYER;
 use super::inputs::LegacyCompaction;
 use crate::settings::{CHARS_PER_TOKEN, Settings, share_of};
 use crate::tool_result_guard;
@@ -113,6 +117,8 @@ pub(crate) struct ResultCaps {
     frame: Option<(Range<u64>, u64)>,
     /// Every result, if the newest frame alone does not fit.
     emergency: Option<u64>,
+    /// Every argument text of a call, if cut results are not enough either.
+    arguments: Option<u64>,
 }
 
 impl ResultCaps {
@@ -135,7 +141,15 @@ impl ResultCaps {
         (entry.tokens() * CHARS_PER_TOKEN > chars).then_some(chars)
     }
 
+    /// A call with its arguments cut; `None` if they stay.
+    pub(crate) fn cut_call(&self, entry: &Entry<'_>) -> Option<Replacement> {
+        cut_arguments(entry, self.arguments?, LAYER)
+    }
+
     fn tokens(&self, inputs: &LegacyCompaction<'_>, entry: &Entry<'_>) -> u64 {
+        if let Some(call) = self.cut_call(entry) {
+            return call.tokens();
+        }
         // Cutting its text does not remove an image, so such a result is counted in full.
         match self.limit_for(inputs, entry).filter(|_| !entry.has(Flags::IMAGES)) {
             Some(chars) => entry.tokens().min(chars.div_ceil(CHARS_PER_TOKEN)),
@@ -277,7 +291,7 @@ fn at(
         }
     }
     divide_room(transcript, target, &mut tasks);
-    let caps = ResultCaps { single: target.result_chars, frame: tail.cut, emergency: None };
+    let caps = ResultCaps { single: target.result_chars, frame: tail.cut, ..ResultCaps::default() };
     CompactionCut::new(inputs, tasks, caps)
 }
 
@@ -334,7 +348,7 @@ impl CompactionCut {
         self.kept_tokens + self.tasks.iter().map(SummaryTask::max_tokens).sum::<u64>()
     }
 
-    /// Cuts results in the kept entries, then shrinks the summaries, until the target is met or
+    /// Cuts results, then arguments in the kept entries, then shrinks the summaries, until the target is met or
     /// nothing can shrink.
     fn shrink(&mut self, inputs: &LegacyCompaction<'_>, target_tokens: u64) {
         if self.tokens_after() <= target_tokens {
@@ -342,10 +356,11 @@ impl CompactionCut {
         }
         let transcript = inputs.transcript;
         let kept = self.segments.iter().filter(|segment| matches!(segment, Segment::Keep(_)));
-        let kept = kept.map(Segment::range);
+        let kept: Vec<Range<u64>> = kept.map(Segment::range).collect();
         let summary_tokens = self.tokens_after() - self.kept_tokens;
         let limit_tokens = target_tokens.saturating_sub(summary_tokens);
-        self.caps.emergency = result_cap_chars(transcript, kept, limit_tokens);
+        self.caps.emergency = result_cap_chars(transcript, kept.iter().cloned(), limit_tokens);
+        self.caps.arguments = argument_cap_chars(transcript, kept.into_iter(), limit_tokens);
         self.kept_tokens =
             self.kept_entries(transcript).map(|entry| self.caps.tokens(inputs, &entry)).sum();
         // The ledger repeats exact names, so the sections shrink first. The summary of the current
