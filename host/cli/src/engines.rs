@@ -16,7 +16,7 @@ use ctxhost_agent::engine_registry::{EngineRegistry, EngineRegistryError, Regist
 use ctxhost_config::Config;
 use ctxhost_engine::{EngineSource, inspect, parse_chain, short_digest, state_folder};
 
-/// List and inspect engines; by default, list them.
+/// List and inspect engines.
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(super) struct EnginesArgs {

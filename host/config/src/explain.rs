@@ -99,9 +99,10 @@ fn similar_key(rows: &[ExplainRow], key: &str) -> Option<String> {
     let like_end = || with_end(closest_name(last_part(key), &ends)?);
     let like_key = || closest_name(key, &names);
     let found = with_end(last_part(key));
-    let found = match key.contains('.') {
-        true => found.or_else(like_key).or_else(like_end),
-        false => found.or_else(like_end).or_else(like_key),
+    let found = if key.contains('.') {
+        found.or_else(like_key).or_else(like_end)
+    } else {
+        found.or_else(like_end).or_else(like_key)
     };
     found.map(str::to_owned)
 }
