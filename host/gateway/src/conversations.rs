@@ -19,6 +19,7 @@ mod index;
 mod known_items;
 mod label;
 mod matching;
+mod new_group;
 mod read_pool;
 mod seeded_hash;
 mod table;
@@ -28,8 +29,9 @@ pub(crate) use conversation::{
     Conversation, EvictedConversation, LastRequest, PendingRequest, has_compactions,
 };
 pub(crate) use identity::{BadSessionId, is_named, session_scope};
-pub(crate) use known_items::{EntryTraits, KnownItems, NewGroup, text_hash, text_of_content};
+pub(crate) use known_items::{KnownItems, text_hash, text_of_content};
 pub use label::ConversationLabel;
 pub(crate) use matching::{HistoryRewrite, RequestMatch};
+pub(crate) use new_group::{EntryTraits, NewGroup};
 pub(crate) use seeded_hash::{ConversationScope, RequestItems, SeededHash, read_seed};
 pub(crate) use table::{CacheLimits, ConversationCounts, ConversationTable};

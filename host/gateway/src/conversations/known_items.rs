@@ -8,13 +8,12 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::index::IndexEntry;
+use super::new_group::{EntryTraits, NewGroup};
 use super::seeded_hash::{CanonicalItem, PrefixHasher, PrefixHashes, RequestItems, SeededHash};
 use super::traits::ItemTraits;
-use ctxhost_dialects::inbound::{EntryLocation, ParsedEntry};
-use ctxhost_dialects::message::UserMessage;
-use ctxhost_dialects::{ChatBlock, ChatMessage};
+use ctxhost_dialects::inbound::EntryLocation;
 use ctxhost_history::ForkPoint;
-use ctxhost_session::{Record, RecordBody, RecordKind, Session, injected_text, parse_context_edit};
+use ctxhost_session::{Record, RecordBody, RecordKind, Session, parse_context_edit};
 
 /// The custom type of the records that store known items.
 pub(crate) const RECORD: &str = "ctxhost.thread";
@@ -423,59 +422,6 @@ impl KnownItems {
     pub(super) fn entries_of(&self, groups: usize) -> usize {
         self.groups.iter().take(groups).map(|(_, entries)| entries).sum()
     }
-}
-
-/// New items, and their entries.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct NewGroup {
-    /// The number of items.
-    pub(crate) item_count: usize,
-    /// The entries in order.
-    pub(crate) entries: Vec<EntryTraits>,
-}
-
-/// What is known of an entry beside its id. Its text is in the session only.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct EntryTraits {
-    /// Whether it is a request of the user.
-    pub(crate) is_user_request: bool,
-    /// Of its calls: call id and tool name.
-    tools: Vec<(String, String)>,
-}
-
-impl EntryTraits {
-    /// The traits of a parsed entry.
-    pub(crate) fn of_entry(entry: ParsedEntry) -> EntryTraits {
-        match entry {
-            ParsedEntry::Message(message) => EntryTraits::of_message(message),
-            ParsedEntry::Note(_) => EntryTraits::default(),
-        }
-    }
-
-    fn of_message(message: ChatMessage) -> EntryTraits {
-        match message {
-            ChatMessage::User(user) => {
-                EntryTraits { is_user_request: is_user_request(&user), tools: Vec::new() }
-            }
-            ChatMessage::Assistant(answer) => {
-                let tools = answer.content.into_iter().filter_map(|block| match block {
-                    ChatBlock::ToolCall(call) => Some((call.id, call.name)),
-                    _ => None,
-                });
-                EntryTraits { is_user_request: false, tools: tools.collect() }
-            }
-            ChatMessage::ToolResult(_) => EntryTraits::default(),
-        }
-    }
-}
-
-/// Whether a message with role user has any text that no client has injected.
-fn is_user_request(user: &UserMessage) -> bool {
-    let is_injected = |block: &ChatBlock| match block {
-        ChatBlock::Text { text, .. } => injected_text::is_injected(text),
-        _ => false,
-    };
-    user.content.is_empty() || !user.content.iter().all(is_injected)
 }
 
 /// A hash of an entry's text.

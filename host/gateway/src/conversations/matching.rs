@@ -288,7 +288,7 @@ impl KnownItem {
 
 #[cfg(test)]
 mod tests {
-    use super::super::known_items::NewGroup;
+    use super::super::new_group::NewGroup;
     use super::*;
 
     #[test]
