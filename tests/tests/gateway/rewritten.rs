@@ -104,7 +104,7 @@ async fn a_turn_that_is_one_growing_answer_is_one_conversation() {
 async fn a_thread_that_is_too_large_is_sent_whole_by_its_client() {
     let refusal = json!({ "type": "error", "error": { "type": "invalid_request_error", "message": "prompt is too long: 24001 tokens > 20000 maximum" } });
     let upstream =
-        Upstream::start(move |_| plain(400, "application/json", &refusal.to_string())).await;
+        Upstream::start(move |_| plain(400, "application/json", refusal.to_string())).await;
     let gate = Gate::before(&upstream.url, CONFIG).await;
     let body = json!({ "model": "m", "max_tokens": 500, "messages": [{ "role": "user", "content": "Go on." }],
         "thread": { "type": "continue", "previous_message_id": "msg_1" } });
@@ -122,8 +122,8 @@ async fn a_stored_history_that_is_too_large_is_truncated_by_its_provider() {
     let upstream = Upstream::start(move |seen| {
         let is_truncated = String::from_utf8_lossy(&seen.body).contains(r#""truncation":"auto""#);
         let (status, body) =
-            if is_truncated { (200, "{}".into()) } else { (400, refusal.to_string()) };
-        plain(status, "application/json", &body)
+            if is_truncated { (200, "{}".to_owned()) } else { (400, refusal.to_string()) };
+        plain(status, "application/json", body)
     })
     .await;
     let gate = Gate::before(&upstream.url, CONFIG).await;

@@ -11,7 +11,7 @@ use super::index::IndexEntry;
 use super::new_group::{EntryTraits, NewGroup};
 use super::seeded_hash::{CanonicalItem, PrefixHasher, PrefixHashes, RequestItems, SeededHash};
 use super::traits::ItemTraits;
-use ctxhost_dialects::inbound::EntryLocation;
+use ctxhost_dialects::inbound::{EntryLocation, ParsedEntry};
 use ctxhost_history::ForkPoint;
 use ctxhost_session::{Record, RecordBody, RecordKind, Session, parse_context_edit};
 

@@ -166,11 +166,11 @@ impl KnownItems {
             if self.is_same(request, at, at) {
                 continue;
             }
+            let is_edited = self.items.get(at)?.may_become(request.canonical(at)?)
+                || at + 1 == answered && self.is_continued(request, at);
             if self.may_be_shortened(request, at) {
                 shortened.push(at);
-            } else if !self.items.get(at)?.may_become(request.canonical(at)?)
-                && !(at + 1 == answered && self.is_continued(request, at))
-            {
+            } else if !is_edited {
                 return None;
             }
             replaced.push(at);
