@@ -179,14 +179,14 @@ async fn all_bodies_together_take_no_more_than_their_room() {
         let (status, error) = json(refused).await;
         assert_eq!((status, error.pointer(at).unwrap()), (503, &word.into()), "{path}");
         let message = error["error"]["message"].as_str().unwrap();
-        assert!(message.contains("of 100000 bytes (gateway.max_bodies_bytes)"), "{message}");
+        assert!(message.contains("of 100,000 bytes (gateway.max_bodies_bytes)"), "{message}");
     }
     assert_eq!(metric(&gate, "ctxhost_bodies_rejected_total").await, 4);
     // What fits beside it passes, and what never fits is told so.
     assert_eq!(ask("/v1/messages", 10_000).await.unwrap().status(), 200);
     let (status, error) = json(ask("/v1/messages", 150_000).await.unwrap()).await;
     assert_eq!(status, 413);
-    assert!(error.to_string().contains("100000 bytes (gateway.max_bodies_bytes)"), "{error}");
+    assert!(error.to_string().contains("100,000 bytes (gateway.max_bodies_bytes)"), "{error}");
     // An answer that has begun needs the request no more.
     go_on.send(true).unwrap();
     let streaming = first.await.unwrap().unwrap();

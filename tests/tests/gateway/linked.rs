@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 use crate::stage::{Gate, Upstream, client, plain};
 
 /// The bundled engines.
-pub const ENGINES: [&str; 7] =
+pub(crate) const ENGINES: [&str; 7] =
     ["legacy", "mask", "window", "head-tail", "boundary", "recall", "dag"];
 
 /// Sends the history after each question and each result; the bodies that the model gets.
-pub async fn bodies(
+pub(crate) async fn bodies(
     engine: &str,
     path: &str,
     history: &[Value],
@@ -34,7 +34,7 @@ pub async fn bodies(
 }
 
 /// A text of 60 times these words.
-pub fn text(words: &str, number: usize) -> String {
+pub(crate) fn text(words: &str, number: usize) -> String {
     format!("Part {number}. {}", words.repeat(60))
 }
 
@@ -42,7 +42,7 @@ pub fn text(words: &str, number: usize) -> String {
 fn programmatic_calls() -> Vec<Value> {
     let message = |role: &str, content: Value| json!({ "role": role, "content": content });
     let mut history = Vec::new();
-    for turn in 0..10 {
+    for turn in 0..16 {
         let code = format!("srvtoolu_{turn}");
         history.push(message("user", text("Read the ledger, line by line. ", turn).into()));
         let mut content = vec![
