@@ -47,9 +47,9 @@ pub(crate) enum RequestMatch {
 pub(crate) struct HistoryRewrite {
     /// Items with a changed text.
     pub replaced: Vec<usize>,
-    /// Those of them of which only a part may be left: the conversation is the same if their new text is part of the old
-    /// one, which only the session has.
-    pub shortened: Vec<usize>,
+    /// Known user messages, and items of the request that may be a part of them. It is the same conversation only if
+    /// they are, and only the session has the texts.
+    pub shortened: Vec<(usize, usize)>,
     /// The number of items that remain; the ones after them were removed.
     pub kept: usize,
 }
@@ -169,7 +169,7 @@ impl KnownItems {
             let is_edited = self.items.get(at)?.may_become(request.canonical(at)?)
                 || at + 1 == answered && self.is_continued(request, at);
             if self.may_be_shortened(request, at) {
-                shortened.push(at);
+                shortened.push((at, at));
             } else if !is_edited {
                 return None;
             }
@@ -179,8 +179,8 @@ impl KnownItems {
         while kept < self.items.len() && self.is_same(request, kept, kept) {
             kept += 1;
         }
-        if kept < self.items.len() && !self.is_tail_replaced(request, kept, is_unanswered)? {
-            return None;
+        if kept < self.items.len() {
+            shortened.extend(self.match_tail(request, kept, is_unanswered)?);
         }
         let groups = self.groups_before(kept);
         let kept = self.groups.get(groups.checked_sub(1)?)?.0.end;
@@ -188,17 +188,14 @@ impl KnownItems {
             .then_some(HistoryRewrite { replaced, shortened, kept })
     }
 
-    /// Whether a user message may be a part of what was sent: many clients add what they have retrieved to the newest
-    /// question, and store the question alone. The model's answer behind it must be the same.
+    /// Whether a user message may be a part of what was sent. The model's answer behind it must be the same.
     fn may_be_shortened(&self, request: &mut RequestItems<'_>, at: usize) -> bool {
         let (Some(known), Some(now)) = (self.items.get(at), request.canonical(at)) else {
             return false;
         };
         let (Some(before), Some(now)) = (known.canonical.traits, now.traits) else { return false };
-        let is_user = (before.author, now.author) == (ItemAuthor::User, ItemAuthor::User);
-        let is_part = is_user && before.essence != now.essence && now.bytes < before.bytes;
         let is_answer = |known: &KnownItem| known.is_from(ItemAuthor::Model);
-        is_part
+        before.may_contain(&now)
             && self.items.get(at + 1).is_some_and(is_answer)
             && self.is_same(request, at + 1, at + 1)
     }
@@ -210,58 +207,71 @@ impl KnownItems {
         known.is_some_and(|known| request.continues_answer(at, known))
     }
 
-    /// Whether the items after the last answer were replaced by the same client.
-    fn is_tail_replaced(
+    /// Matches the items after the last answer, which a client may replace: `None` if it is another client, else the
+    /// user messages that may have become a part of themselves.
+    fn match_tail(
         &self,
         request: &mut RequestItems<'_>,
         from: usize,
         is_unanswered: bool,
-    ) -> Option<bool> {
-        let named = |canonical: CanonicalItem| Some((canonical.hash, canonical.traits?));
-        let removed = self.items.get(from..)?.iter().map(|known| named(known.canonical));
-        let removed: Vec<(SeededHash, ItemTraits)> = removed.collect::<Option<_>>()?;
+    ) -> Option<Vec<(usize, usize)>> {
+        let named = |at: usize, canonical: CanonicalItem| {
+            Some(TailItem { at, hash: canonical.hash, traits: canonical.traits? })
+        };
+        let removed = (from..).zip(self.items.get(from..)?);
+        let removed = removed.map(|(at, known)| named(at, known.canonical));
+        let removed: Vec<TailItem> = removed.collect::<Option<_>>()?;
         let mut added = Vec::new();
         let mut is_answered = false;
         for at in from..request.len() {
-            let (name, traits) = named(request.canonical(at)?)?;
-            if traits.author == ItemAuthor::Model {
+            let item = named(at, request.canonical(at)?)?;
+            if item.traits.author == ItemAuthor::Model {
                 is_answered = true;
                 break;
             }
-            added.push((name, traits));
+            added.push(item);
         }
-        let texts = |list: &[(SeededHash, ItemTraits)]| -> Vec<ItemTraits> {
-            let traits = list.iter().map(|(_, traits)| *traits);
-            traits.filter(|traits| traits.has_user_text()).collect()
-        };
-        let (removed_texts, added_texts) = (texts(&removed), texts(&added));
         // Tool results must be unchanged: two agents with the same task differ in them only.
-        let added_set: HashSet<&(SeededHash, ItemTraits)> = added.iter().collect();
+        let added_set: HashSet<(SeededHash, ItemTraits)> =
+            added.iter().map(|item| (item.hash, item.traits)).collect();
         let are_results_kept = removed
             .iter()
-            .filter(|(_, traits)| traits.author == ItemAuthor::Tool)
-            .all(|result| added_set.contains(result));
-        let have_same_texts = |is_same: fn(&ItemTraits, &ItemTraits) -> bool| {
-            removed_texts.len() == added_texts.len()
-                && removed_texts
-                    .iter()
-                    .zip(&added_texts)
-                    .all(|(removed, added)| is_same(removed, added))
+            .filter(|item| item.traits.author == ItemAuthor::Tool)
+            .all(|item| added_set.contains(&(item.hash, item.traits)));
+        if !is_answered && is_unanswered {
+            return Some(Vec::new());
+        }
+        let texts = |list: &[TailItem]| -> Vec<TailItem> {
+            list.iter().filter(|item| item.traits.has_user_text()).copied().collect()
         };
-        let is_alike = |removed: &ItemTraits, added: &ItemTraits| {
-            removed.essence == added.essence || removed.opening == added.opening
-        };
-        Some(if is_answered {
-            // Items that a client adds after results and does not store may look like user text, so at least one item
-            // before them must remain.
-            let is_dropped = added_texts.is_empty() && from > self.answered_items();
-            are_results_kept && (have_same_texts(is_alike) || is_dropped)
-        } else {
-            is_unanswered
-                || are_results_kept
-                    && have_same_texts(|removed, added| removed.essence == added.essence)
-        })
+        let (removed, added) = (texts(&removed), texts(&added));
+        // Items that a client adds after results and does not store may look like user text, so at least one item
+        // before them must remain.
+        let is_dropped = is_answered && added.is_empty() && from > self.answered_items();
+        if !are_results_kept || removed.len() != added.len() && !is_dropped {
+            return None;
+        }
+        let mut shortened = Vec::new();
+        for (removed, added) in removed.iter().zip(&added) {
+            let (before, now) = (&removed.traits, &added.traits);
+            let is_alike =
+                before.essence == now.essence || is_answered && before.opening == now.opening;
+            if is_answered && !is_alike && before.may_contain(now) {
+                shortened.push((removed.at, added.at));
+            } else if !is_alike {
+                return None;
+            }
+        }
+        Some(shortened)
     }
+}
+
+/// An item after the last answer.
+#[derive(Clone, Copy)]
+struct TailItem {
+    at: usize,
+    hash: SeededHash,
+    traits: ItemTraits,
 }
 
 impl KnownItem {

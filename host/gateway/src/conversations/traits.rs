@@ -99,6 +99,14 @@ impl ItemTraits {
         calls.rev().any(|ids| (fewest(texts.len())..=texts.len()).any(|count| is_same(ids, count)))
     }
 
+    /// Whether a user message may contain another one: many clients add what they have retrieved to the newest question,
+    /// and store the question alone.
+    pub(crate) fn may_contain(&self, part: &ItemTraits) -> bool {
+        (self.author, part.author) == (ItemAuthor::User, ItemAuthor::User)
+            && part.opening != 0
+            && part.bytes < self.bytes
+    }
+
     /// Whether it has user text. Instructions of a client are none: some put what they have retrieved into a system
     /// message before the newest user message, and leave it out of the next request.
     pub(crate) fn has_user_text(&self) -> bool {

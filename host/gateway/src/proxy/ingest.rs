@@ -94,7 +94,8 @@ impl Proxy {
             };
             let Some(guard) = self.lock_conversation(&conversation).await else { continue };
             let fit = conversation.state().match_request(request_items);
-            match fit {
+            let groups = match fit {
+                RequestMatch::Unrelated => continue,
                 RequestMatch::Continues { .. } => {
                     return self.resume(conversation, guard, meta, request_items).await;
                 }
@@ -110,30 +111,25 @@ impl Proxy {
                     if let Some(amended) = amended {
                         return self.amend(amended, conversation, guard, meta, request_items).await;
                     }
-                    let groups = conversation.state().known.groups_before(rewrite.kept);
-                    return self.fork(&conversation, guard, groups, meta, request_items).await;
+                    conversation.state().known.groups_before(rewrite.kept)
                 }
-                RequestMatch::Forks { groups } | RequestMatch::Within { groups } => {
-                    let is_in_flight = conversation.state().last_request == LastRequest::InFlight;
-                    // A name from our header means one session: a request that leaves the
-                    // history becomes a branch instead of a fork.
-                    let is_same_name = request_items.scope().is_named
-                        && !conversation.state().known.has_other_first_answer(request_items);
-                    if is_same_name && !is_in_flight {
-                        return self.rewind(conversation, guard, groups, meta, request_items).await;
-                    }
-                    // Looking for another conversation locks others, and two requests doing that would wait for each other.
-                    drop(guard);
-                    if let Some((conversation, guard)) =
-                        self.find_summarised(meta, request_items).await
-                    {
-                        return self.rewind(conversation, guard, 0, meta, request_items).await;
-                    }
-                    let Some(guard) = self.lock_conversation(&conversation).await else { continue };
-                    return self.fork(&conversation, guard, groups, meta, request_items).await;
-                }
-                RequestMatch::Unrelated => {}
+                RequestMatch::Forks { groups } | RequestMatch::Within { groups } => groups,
+            };
+            let is_in_flight = conversation.state().last_request == LastRequest::InFlight;
+            // A name from our header means one session: a request that leaves the history becomes a branch instead of a
+            // fork.
+            let is_same_name = request_items.scope().is_named
+                && !conversation.state().known.has_other_first_answer(request_items);
+            if is_same_name && !is_in_flight {
+                return self.rewind(conversation, guard, groups, meta, request_items).await;
             }
+            // Looking for another conversation locks others, and two requests doing that would wait for each other.
+            drop(guard);
+            if let Some((conversation, guard)) = self.find_summarised(meta, request_items).await {
+                return self.rewind(conversation, guard, 0, meta, request_items).await;
+            }
+            let Some(guard) = self.lock_conversation(&conversation).await else { continue };
+            return self.fork(&conversation, guard, groups, meta, request_items).await;
         }
         if let Some((conversation, guard)) = self.find_summarised(meta, request_items).await {
             return self.rewind(conversation, guard, 0, meta, request_items).await;

@@ -32,6 +32,15 @@ pub(super) fn find_amendment(
     request_items: &mut RequestItems<'_>,
 ) -> Result<Option<ConversationAmendment>, IngestError> {
     let mut known_items = KnownItems::clone(&conversation.known_items());
+    for (known, now) in &rewrite.shortened {
+        let Some((_, [id])) = known_items.group_at(*known) else { return Ok(None) };
+        let entries = reparse_group(&known_items, inbound, *now..now + 1, request_items)?;
+        let texts = entries.iter().flatten().filter_map(content_of);
+        let texts: Vec<String> = texts.map(|content| text_of_content(&content)).collect();
+        if !texts.iter().all(|text| has_text(session, id, text)) || texts.is_empty() {
+            return Ok(None);
+        }
+    }
     let mut edits = Vec::new();
     let mut text_hashes = Vec::new();
     let mut done = 0;
@@ -52,9 +61,6 @@ pub(super) fn find_amendment(
         };
         for (id, content) in ids.iter().zip(contents) {
             let text = text_of_content(&content);
-            if rewrite.shortened.contains(at) && !has_text(session, id, &text) {
-                return Ok(None);
-            }
             text_hashes.push((id.clone(), text_hash(&text)));
             edits.push(RecordBody::context_edit(id, Some(&content)));
         }
