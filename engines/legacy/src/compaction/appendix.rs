@@ -128,8 +128,7 @@ fn tool_failures(
     let mut lines = Vec::new();
     for entry in failed {
         let Some(result) = entry.tool_result() else { continue };
-        // Two calls may have one id; a second result of one call is an orphan.
-        if seen.insert(result.call_id.into_owned()) || !entry.has(Flags::ORPHAN) {
+        if seen.insert(result.call_id.into_owned()) {
             let line = render_failure_line(&result.tool, &entry, settings.tool_failure_chars);
             lines.push(format!("- {line}"));
         }

@@ -424,7 +424,7 @@ async fn the_reminder_beside_a_result_is_not_the_persons_word() {
 #[tokio::test]
 async fn a_call_whose_reasoning_goes_loses_the_name_that_belongs_to_it() {
     let state = tempfile::tempdir().unwrap();
-    let gateway = Gateway::open(state.path(), WINDOW_TOKENS).await;
+    let gateway = Gateway::of(state.path(), WINDOW_TOKENS, "window", "").await;
     let mut client = Client::new(Wire::Responses);
     client.say("Write the file.");
     client.items.push(
