@@ -55,6 +55,9 @@ fn commands(search: &BisectResult, session: &Path, is_pi: bool) -> Vec<String> {
         if let Some(first) = search.first.as_ref().filter(|_| !is_in_context(search)) {
             commands.push(format!("ctxhost fetch {session} {}", first.entry));
             commands.push(format!("ctxhost export {session} --out session.jsonl"));
+            commands.extend(
+                first.turn.map(|turn| format!("ctxhost restore session.jsonl --turn {turn}")),
+            );
         }
         return commands;
     }

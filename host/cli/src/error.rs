@@ -14,7 +14,7 @@ use ctxhost_context::ContextError;
 use ctxhost_engine::{EngineOpenError, LoadError, SandboxError, SlotError};
 use ctxhost_history::HistoryError;
 use ctxhost_session::SessionError;
-use ctxhost_session::import;
+use ctxhost_session::import::{self, ImportFormat};
 use ctxhost_store as store;
 use ctxhost_trust::{LockError, PackageError};
 
@@ -178,25 +178,31 @@ impl From<std::io::Error> for CliError {
 
 impl From<SessionError> for CliError {
     fn from(error: SessionError) -> Self {
-        let hint = match &error {
-            SessionError::Header { name, .. } => recording_hint(Path::new(name)),
+        let recording = match &error {
+            SessionError::Header { name, .. } => recording_error(Path::new(name)),
             // A session in the database of opencode is not a file.
-            SessionError::Io { path, .. } => recording_hint(path),
+            SessionError::Io { path, .. } => recording_error(path),
             _ => None,
         };
-        let error = CliError::user(error.to_string());
-        hint.into_iter().fold(error, CliError::hint)
+        recording.unwrap_or_else(|| CliError::user(error.to_string()))
     }
 }
 
-/// What to do with a file that is no session but a recording of another agent.
-fn recording_hint(path: &Path) -> Option<String> {
+/// The error of a command that needs a session, if the file is a recording of another agent.
+fn recording_error(path: &Path) -> Option<CliError> {
     let format = import::open_file(path).ok()?.format;
+    // A session of Pi can be changed, so what failed is something else.
+    if format.starts_with(ImportFormat::Pi.name()) {
+        return None;
+    }
     let quoted = shell_quote(path);
-    Some(format!(
-        "it is a {format} recording: replay, diff, context, bisect and statusline read it as it is; \
-         `ctxhost export {quoted} --out session.jsonl` makes a session that can be changed"
-    ))
+    let error = CliError::user(format!(
+        "{quoted} is a recording of {format}; recordings are never written"
+    ));
+    Some(error.hint(format!(
+        "replay, diff, context, bisect, fetch and statusline read it as it is; `ctxhost export {quoted} --out \
+         session.jsonl` makes a session for this command"
+    )))
 }
 
 impl From<HistoryError> for CliError {

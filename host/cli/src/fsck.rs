@@ -1,5 +1,6 @@
 //! `ctxhost fsck`: checks and repairs session files.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -58,12 +59,25 @@ impl FsckArgs {
                 found.folder(&root, true)?;
             }
         }
+        let named: HashSet<&Path> = self.paths.iter().map(PathBuf::as_path).collect();
         for path in &self.paths {
+            // A pattern such as `s.jsonl*` names the files beside a session too, which are checked with it.
+            if session_of(path).is_some_and(|session| named.contains(session.as_path())) {
+                continue;
+            }
             // A file is checked whatever its extension; in folders only `.jsonl` is a session.
             if path.is_dir() { found.folder(path, false)? } else { found.files.push(path.clone()) }
         }
         Ok(found)
     }
+}
+
+/// The session that a file beside it, such as `s.jsonl.crc`, belongs to.
+fn session_of(path: &Path) -> Option<PathBuf> {
+    const EXTENSION: &str = ".jsonl";
+    let name = path.file_name()?.to_str()?;
+    let (session, _) = name.split_once(&format!("{EXTENSION}."))?;
+    Some(path.with_file_name(format!("{session}{EXTENSION}")))
 }
 
 /// The files and folders to check.

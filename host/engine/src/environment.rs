@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Once, OnceLock, Weak};
 
 use ctxhost_engine_api::border::BoxFuture;
 use ctxhost_engine_api::{CompactRequest, Compaction, Result, Transcript, capability};
@@ -120,11 +120,47 @@ impl fmt::Debug for EngineEnvironment {
 
 /// The host's state folder: `CTXHOST_STATE_DIR`, else the user's.
 pub fn state_folder() -> PathBuf {
-    let named = std::env::var_os("CTXHOST_STATE_DIR").map(PathBuf::from);
-    let default = || {
+    let variable = |name| std::env::var_os(name).map(PathBuf::from);
+    let of_user = || {
         let folders = directories::ProjectDirs::from("", "", "ctxhost")?;
         Some(folders.state_dir().unwrap_or(folders.data_local_dir()).to_owned())
     };
-    // The temporary folder comes last: it is often mounted noexec, and libraries are loaded from here.
-    named.or_else(default).unwrap_or_else(|| std::env::temp_dir().join("ctxhost"))
+    let named = variable("CTXHOST_STATE_DIR").or_else(of_user);
+    choose_state_folder(named, variable("XDG_STATE_HOME"))
+}
+
+/// `named`, else the one below `state_home`: `directories` ignores that variable if the account has no home
+/// folder, as that of a service may.
+fn choose_state_folder(named: Option<PathBuf>, state_home: Option<PathBuf>) -> PathBuf {
+    let state_home = state_home.filter(|folder| folder.is_absolute());
+    let below_home = || state_home.map(|folder| folder.join("ctxhost"));
+    named.or_else(below_home).unwrap_or_else(|| {
+        static WARNING: Once = Once::new();
+        // Last, because it may be emptied at any time and is often mounted noexec, and libraries are loaded from here.
+        let folder = std::env::temp_dir().join("ctxhost");
+        WARNING.call_once(|| {
+            tracing::warn!(
+                folder = %folder.display(),
+                "the account has no home folder: sessions are in the temporary folder; set CTXHOST_STATE_DIR"
+            );
+        });
+        folder
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_home_folder_the_state_is_where_the_environment_says() {
+        let chosen = |named: Option<&str>, home: Option<&str>| {
+            choose_state_folder(named.map(PathBuf::from), home.map(PathBuf::from))
+        };
+        let temporary = std::env::temp_dir().join("ctxhost");
+        assert_eq!(chosen(Some("/a"), Some("/b")), PathBuf::from("/a"));
+        assert_eq!(chosen(None, Some("/var/lib/b")), PathBuf::from("/var/lib/b/ctxhost"));
+        assert_eq!(chosen(None, Some("relative")), temporary);
+        assert_eq!(chosen(None, None), temporary);
+    }
 }

@@ -1,6 +1,7 @@
 //! Options for starting a gateway.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -44,8 +45,7 @@ pub struct GatewayOptions {
 impl GatewayOptions {
     /// The options of a config, with the token from its environment variable.
     pub fn from_config(config: &Config, state: impl Into<PathBuf>) -> GatewayOptions {
-        let token = std::env::var(&config.gateway.token_env).unwrap_or_default();
-        let token = Some(token.trim()).filter(|token| !token.is_empty()).map(SecretString::from);
+        let token = read_token(std::env::var_os(&config.gateway.token_env));
         let state = state.into();
         GatewayOptions {
             config: config.clone(),
@@ -106,6 +106,12 @@ impl GatewayOptions {
     }
 }
 
+/// The token in an environment variable. One that is set but empty, as a failed command leaves it, is a token
+/// that is too short: without it the gateway would serve everyone.
+fn read_token(variable: Option<OsString>) -> Option<SecretString> {
+    variable.map(|token| SecretString::from(token.to_string_lossy().trim()))
+}
+
 /// Refuses an unprotected public address: anyone who can connect can spend the user's money and read their
 /// sessions.
 pub(super) fn refuse_exposure(
@@ -137,7 +143,7 @@ mod tests {
     fn a_short_token_is_refused_with_a_remedy() {
         let refused = |token: &str| {
             let options = GatewayOptions::from_config(&Config::default(), "state");
-            let options = GatewayOptions { token: Some(token.into()), ..options };
+            let options = GatewayOptions { token: read_token(Some(token.into())), ..options };
             options.check_token().map_err(|error| error.to_string())
         };
         assert_eq!(refused("0123456789abcdef"), Ok(()));
@@ -145,6 +151,9 @@ mod tests {
         assert!(error.contains("15 characters") && error.contains("at least 16"), "{error}");
         assert!(error.contains("openssl rand") && error.contains("CTXHOST_TOKEN"), "{error}");
         assert!(!error.contains("0123456789"), "{error}");
+        assert!(refused("").unwrap_err().contains("0 characters"));
+        assert!(refused(" \n").unwrap_err().contains("0 characters"));
+        assert!(read_token(None).is_none());
         // Counted in characters, not bytes.
         assert!(refused("ääääääää").is_err());
     }

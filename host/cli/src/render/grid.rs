@@ -102,14 +102,31 @@ impl Grid {
         shown.fit(style) + &zero_line(&zeros, style)
     }
 
-    /// Renders the table if it fits, else transposed: one line for each column.
+    /// Renders the table if it fits, else transposed: one line for each column, and as many rows side by side as fit.
     pub(crate) fn render_or_transpose(&self, style: TextStyle) -> String {
         let (shown, zeros) = self.without_zero_columns();
         let fits = |grid: &Grid| style.width.is_none_or(|width| grid.width() <= usize::from(width));
-        let transposed = shown.transposed();
         // Many numeric columns cannot wrap, but few rows fit side by side.
-        let fitting = if !fits(&shown) && fits(&transposed) { &transposed } else { &shown };
-        fitting.fit(style) + &zero_line(&zeros, style)
+        let blocks = if fits(&shown) { None } else { shown.transposed_blocks(fits) };
+        let blocks = blocks.unwrap_or_else(|| vec![shown]);
+        let text: Vec<String> = blocks.iter().map(|block| block.fit(style)).collect();
+        text.join("\n") + &zero_line(&zeros, style)
+    }
+
+    /// The rows transposed, in tables that fit; `None` if there is no row, or one that does not.
+    fn transposed_blocks(&self, fits: impl Fn(&Grid) -> bool) -> Option<Vec<Grid>> {
+        let mut rest = self.rows.as_slice();
+        let mut blocks = Vec::new();
+        while !rest.is_empty() {
+            let of_first = |count: usize| {
+                let rows = rest.iter().take(count).cloned().collect();
+                Grid { columns: self.columns.clone(), rows, tones: Vec::new() }.transposed()
+            };
+            let count = (1..=rest.len()).rev().find(|count| fits(&of_first(*count)))?;
+            blocks.push(of_first(count));
+            rest = rest.get(count..).unwrap_or_default();
+        }
+        (!blocks.is_empty()).then_some(blocks)
     }
 
     /// Without the columns that hide if they are zero; the names of those that have to be named.
@@ -309,6 +326,24 @@ mod tests {
         let mut wide = Grid::new(["engine", "peak", "tokens sent"].map(GridColumn::right).to_vec());
         wide.row(["window", "19,420", "412,904"].map(str::to_owned).to_vec(), Tone::Plain);
         insta::assert_snapshot!("stacked", wide.render(style(18)));
+    }
+
+    #[test]
+    fn rows_that_do_not_fit_side_by_side_are_in_several_tables() {
+        let columns = ["engine", "peak", "compactions", "tokens sent", "stable prefix"];
+        let mut grid = Grid::new(columns.map(GridColumn::right).to_vec());
+        for engine in ["window", "legacy", "head-tail"] {
+            let cells = [engine, "19,420", "5", "1,412,904", "90.1%"].map(str::to_owned);
+            grid.row(cells.to_vec(), Tone::Plain);
+        }
+        let text = grid.render_or_transpose(TextStyle { color: false, width: Some(40) });
+        let heads: Vec<&str> = text.lines().filter(|line| line.starts_with("engine")).collect();
+        let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(heads.len(), 2, "{text}");
+        assert_eq!(words(heads[0]), ["engine", "window", "legacy"]);
+        assert_eq!(words(heads[1]), ["engine", "head-tail"]);
+        assert!(widest_line(&text) <= 40, "{text}");
+        assert_eq!(text.lines().filter(|line| line.starts_with("tokens sent")).count(), 2);
     }
 
     #[test]

@@ -5,6 +5,7 @@ const EVERY_MS = 1000;
 const SVG = "http://www.w3.org/2000/svg";
 const [WIDTH, HEIGHT] = [600, 140];
 const NEWEST_MARKS = 20;
+// Of the end: an id begins with its time, which conversations of the same minute share.
 const SHORT_ID_CHARS = 8;
 // A budget that changes by more is another window; within a window it varies with the fixed parts of requests.
 const WINDOW_CHANGE = 1.25;
@@ -139,7 +140,7 @@ function dropped(all) {
 function name(live) {
   if (live.title) return live.title;
   const client = live.client || live.dialect || "conversation";
-  return live.folder ? `${client} in ${live.folder}` : `${client} ${live.id.slice(0, SHORT_ID_CHARS)}`;
+  return live.folder ? `${client} in ${live.folder}` : `${client} ${live.id.slice(-SHORT_ID_CHARS)}`;
 }
 
 function session(live) {
