@@ -68,7 +68,7 @@ pub struct ToolResult<'a> {
 }
 
 impl<'a> ToolResult<'a> {
-    /// Parses the JSON of a message without its blocks; `None` if it is no result.
+    /// Parses the JSON of a message without its blocks; `None` for any other message.
     pub(super) fn parse(raw: &'a str) -> Option<ToolResult<'a>> {
         let (_role, wire) = MessageJson::parse(raw)?;
         wire.result()

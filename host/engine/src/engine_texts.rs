@@ -51,7 +51,7 @@ pub(super) fn limit_reply(reply: &mut Result<EngineReply>) {
     }
 }
 
-/// Cuts the texts of an error that is no reply: an engine could not be created.
+/// Cuts the texts of an error outside of a reply: an engine could not be created.
 pub(super) fn limit_error(mut error: EngineError) -> EngineError {
     TextBudget { left: MAX_REPLY_BYTES }.cut_error(&mut error);
     error

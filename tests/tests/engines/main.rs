@@ -6,6 +6,7 @@
 mod check;
 mod contract;
 mod embedding;
+mod growth;
 mod isolation;
 mod loading;
 mod misbehaving;

@@ -113,7 +113,7 @@ impl Grid {
         text.join("\n") + &zero_line(&zeros, style)
     }
 
-    /// The rows transposed, in tables that fit; `None` if there is no row, or one that does not.
+    /// The rows transposed, in tables that fit; `None` without rows, or if one does not fit.
     fn transposed_blocks(&self, fits: impl Fn(&Grid) -> bool) -> Option<Vec<Grid>> {
         let mut rest = self.rows.as_slice();
         let mut blocks = Vec::new();

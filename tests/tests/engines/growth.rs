@@ -1,14 +1,13 @@
-//! What a long session costs, in bytes: the index and the stored pages.
-
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+//! What a long session costs an engine with an index, in bytes.
 
 use std::sync::Arc;
 
 use ctxhost_engine_api::border::EngineFactory;
-use ctxhost_engine_api::serde_json::json;
 use ctxhost_engine_api::testing::{ScriptedHost, TranscriptBuilder, block_on};
 use ctxhost_engine_api::{IngestRequest, MaintainRequest};
 use ctxhost_engine_dag::DagEngine;
+use ctxhost_engine_recall::RecallEngine;
+use serde_json::json;
 
 /// Maximum size of the index, in bytes per entry of some 50 words.
 const ENTRY_BYTES: u64 = 1_500;
@@ -64,17 +63,21 @@ fn a_new_leaf_rewrites_one_page_however_long_the_session_is() {
 
 #[test]
 fn the_index_grows_with_the_entries_and_no_faster() {
-    let bytes_of = |entries| {
-        let factory = EngineFactory::linked::<DagEngine>();
-        let engine = factory.create(Arc::new(ScriptedHost::new()), &json!({})).unwrap();
-        let talk = long_talk(entries);
-        let request = IngestRequest { entries: 0..talk.len(), ..IngestRequest::default() };
-        block_on(engine.ingest(talk.transcript(), request)).unwrap();
-        engine.status().unwrap().details["index_bytes"].as_u64().unwrap()
-    };
-    let (short, long) = (bytes_of(2_000), bytes_of(8_000));
-    assert!(short > 2_000, "{short}");
-    // Tables double when they are full, so twice the share is no growth.
-    assert!(long <= 2 * 4 * short, "{short}, {long}");
-    assert!(long <= 8_000 * ENTRY_BYTES, "{long}");
+    for (name, factory) in [
+        ("recall", EngineFactory::linked::<RecallEngine>()),
+        ("dag", EngineFactory::linked::<DagEngine>()),
+    ] {
+        let bytes_of = |entries| {
+            let engine = factory.create(Arc::new(ScriptedHost::new()), &json!({})).unwrap();
+            let talk = long_talk(entries);
+            let request = IngestRequest { entries: 0..talk.len(), ..IngestRequest::default() };
+            block_on(engine.ingest(talk.transcript(), request)).unwrap();
+            engine.status().unwrap().details["index_bytes"].as_u64().unwrap()
+        };
+        let (short, long) = (bytes_of(2_000), bytes_of(8_000));
+        assert!(short > 2_000, "{name}: {short}");
+        // Tables double when they are full, so twice the share is within their growth.
+        assert!(long <= 2 * 4 * short, "{name}: {short}, {long}");
+        assert!(long <= 8_000 * ENTRY_BYTES, "{name}: {long}");
+    }
 }
