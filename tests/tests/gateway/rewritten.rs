@@ -52,6 +52,23 @@ async fn a_question_that_is_stored_without_what_was_retrieved_for_it_is_the_same
 }
 
 #[tokio::test]
+async fn a_reminder_inside_a_question_may_go() {
+    let message = |role: &str, words: &str| json!({ "role": role, "content": words });
+    let reminded =
+        "Read the ledger.\n<system-reminder>\nBe brief.\n</system-reminder>\nThen the log.";
+    let start =
+        [message("user", "Begin."), message("assistant", "Yes?"), message("user", reminded)];
+    let answered =
+        [&start[..], &[message("assistant", "Fine."), message("user", "Go on.")]].concat();
+    let mut plain = answered.clone();
+    plain[2] = message("user", "Read the ledger.\n\nThen the log.");
+    plain.extend([message("assistant", "Done."), message("user", "And now?")]);
+    let bodies = vec![chat(&start), chat(&answered), chat(&plain)];
+    let (sessions, _) = sessions("/v1/chat/completions", bodies).await;
+    assert_eq!(sessions.len(), 1);
+}
+
+#[tokio::test]
 async fn another_question_with_the_same_answer_is_another_conversation() {
     let message = |role: &str, words: &str| json!({ "role": role, "content": words });
     let system = message("system", "You are brief.");

@@ -168,10 +168,11 @@ impl KnownItems {
             }
             let is_edited = self.items.get(at)?.may_become(request.canonical(at)?)
                 || at + 1 == answered && self.is_continued(request, at);
-            if self.may_be_shortened(request, at) {
+            if !is_edited {
+                if !self.may_be_shortened(request, at) {
+                    return None;
+                }
                 shortened.push((at, at));
-            } else if !is_edited {
-                return None;
             }
             replaced.push(at);
         }
