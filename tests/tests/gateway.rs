@@ -39,6 +39,8 @@ mod many;
 mod models;
 #[path = "gateway/neutral.rs"]
 mod neutral;
+#[path = "gateway/ollama.rs"]
+mod ollama;
 #[path = "gateway/overflow.rs"]
 mod overflow;
 #[path = "gateway/overtaken.rs"]

@@ -19,7 +19,7 @@ use ctxhost_platform::processes::raise_open_files;
 use ctxhost_platform::signals::ShutdownSignals;
 use ctxhost_store::StoreKind;
 
-/// Run the HTTP gateway (Anthropic, OpenAI and Gemini compatible).
+/// Run the HTTP gateway (Anthropic, OpenAI, Gemini and Ollama compatible).
 ///
 /// Set a client's base URL to its address. Requests that need no change are forwarded byte for
 /// byte.
@@ -55,7 +55,7 @@ fn parse_upstream(written: &str) -> Result<(Vec<&'static str>, String), String> 
     };
     let known = DialectName::parse(dialect).filter(|name| DialectName::INBOUND.contains(name));
     let known = known.ok_or_else(|| {
-        format!("unknown dialect `{dialect}`; write anthropic, openai, responses or gemini")
+        format!("unknown dialect `{dialect}`; write anthropic, openai, responses, gemini or ollama")
     })?;
     Ok((vec![known.as_str()], upstream.to_owned()))
 }

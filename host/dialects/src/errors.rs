@@ -3,14 +3,15 @@
 use serde_json::Value;
 
 use super::name::DialectName;
-use super::{anthropic, gemini, openai_chat};
+use super::{anthropic, gemini, ollama, openai_chat};
 
 /// The body of an error with this HTTP status.
 pub fn error_body(dialect: DialectName, status: u16, message: &str) -> Value {
     match dialect {
         DialectName::AnthropicMessages => anthropic::errors::error_body(status, message),
         DialectName::GoogleGenerativeAi => gemini::errors::error_body(status, message),
-        DialectName::OpenAiCompletions | DialectName::OpenAiResponses | DialectName::Ollama => {
+        DialectName::Ollama => ollama::errors::error_body(message),
+        DialectName::OpenAiCompletions | DialectName::OpenAiResponses => {
             openai_chat::errors::error_body(status, message)
         }
     }

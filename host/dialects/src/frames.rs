@@ -58,6 +58,14 @@ impl FrameReader {
         }
     }
 
+    /// The bytes of the frame that has begun.
+    pub fn buffered_bytes(&self) -> usize {
+        match &self.0 {
+            FrameSplitter::Sse(reader) => reader.buffered_bytes(),
+            FrameSplitter::JsonLines(lines) => lines.bytes.len() - lines.line_start,
+        }
+    }
+
     /// Ends the bytes. Returns whether that completes another frame: a last line of whole JSON
     /// needs no newline.
     pub fn finish(&mut self) -> bool {

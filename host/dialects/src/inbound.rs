@@ -21,6 +21,7 @@ pub(crate) mod output_limit;
 mod parsed;
 mod render;
 mod spans;
+mod unanswered_calls;
 
 use serde_json::value::RawValue;
 
@@ -40,6 +41,7 @@ pub use output_limit::LoweredBody;
 pub use parsed::{ItemGroup, ParseContext, ParsedBody, ParsedEntry};
 pub use render::{EntryLocation, SourceBody, render_body};
 pub(crate) use spans::{list_span, replace_spans, span_of};
+pub(crate) use unanswered_calls::{NamedCall, UnansweredCalls};
 
 /// The JSON texts of a list.
 pub(crate) fn raw_items<'a>(list: &[&'a RawValue]) -> Vec<&'a str> {

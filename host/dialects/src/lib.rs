@@ -51,7 +51,7 @@ pub use failure::{FailureReason, ProviderError};
 pub use gemini::{Gemini, GeminiInbound};
 pub use message::{AssistantMessage, ChatBlock, ChatMessage};
 pub use name::DialectName;
-pub use ollama::Ollama;
+pub use ollama::{Ollama, OllamaInbound};
 pub use openai_chat::{OpenAiChat, OpenAiChatInbound};
 pub use openai_responses::{OpenAiResponses, OpenAiResponsesInbound};
 pub use request::{ModelRequest, StreamPart, ThinkingLevel};

@@ -40,11 +40,12 @@ impl DialectName {
     ];
 
     /// The dialects that the gateway accepts from clients.
-    pub const INBOUND: [DialectName; 4] = [
+    pub const INBOUND: [DialectName; 5] = [
         DialectName::AnthropicMessages,
         DialectName::OpenAiCompletions,
         DialectName::OpenAiResponses,
         DialectName::GoogleGenerativeAi,
+        DialectName::Ollama,
     ];
 
     /// The canonical name.

@@ -4,15 +4,18 @@
 //! that (`truncate: false`). Servers before late 2025 ignore the field; for those,
 //! `ctxhost-provider` detects the cut from the token counts.
 
-mod errors;
+pub(crate) mod errors;
+mod inbound;
 mod request;
 mod stream;
-mod usage;
+pub(crate) mod usage;
 
 #[cfg(test)]
 mod tests;
 
 use serde_json::Value;
+
+pub use inbound::OllamaInbound;
 
 use crate::dialect::{Decoder, Dialect, FrameFormat};
 use crate::request::ModelRequest;

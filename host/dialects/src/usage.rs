@@ -7,14 +7,17 @@ use serde_json::value::RawValue;
 
 use super::message::TokenUsage;
 use super::name::DialectName;
-use super::{anthropic, gemini, openai_chat, openai_responses};
+use super::{anthropic, gemini, ollama, openai_chat, openai_responses};
 
 /// The deepest usage object: in a message of an event of a list. Bounds the recursion, since the
 /// input may be nothing but nesting.
 const DEPTH_MAX: u32 = 3;
 
 /// The start of every usage field: `"usage"`, `"usageMetadata"`.
-const USAGE_KEY: &[u8] = b"\"usage";
+const USAGE_KEY: &str = "\"usage";
+
+/// The field of Ollama's last line, which has its counts beside all others.
+const OLLAMA_KEY: &str = "\"eval_count\"";
 
 /// Finds the usage objects in a stream.
 #[derive(Debug)]
@@ -28,7 +31,8 @@ pub struct UsageScanner {
 impl UsageScanner {
     /// A scanner for streams of a dialect.
     pub fn new(dialect: DialectName) -> UsageScanner {
-        UsageScanner { dialect, finder: Finder::new(USAGE_KEY), first: None, last: Vec::new() }
+        let key = if dialect == DialectName::Ollama { OLLAMA_KEY } else { USAGE_KEY };
+        UsageScanner { dialect, finder: Finder::new(key), first: None, last: Vec::new() }
     }
 
     /// Scans the data of the next event.
@@ -65,7 +69,11 @@ fn read_usages<'a>(
     texts: impl IntoIterator<Item = &'a [u8]>,
 ) -> Option<TokenUsage> {
     let mut usage = None;
-    for object in texts.into_iter().flat_map(|text| usage_objects(text, DEPTH_MAX)) {
+    let objects = |text| match dialect {
+        DialectName::Ollama => counted_objects(text),
+        _ => usage_objects(text, DEPTH_MAX),
+    };
+    for object in texts.into_iter().flat_map(objects) {
         read_usage(dialect, &object, usage.get_or_insert_default());
     }
     usage
@@ -75,9 +83,8 @@ fn read_usage(dialect: DialectName, object: &Value, usage: &mut TokenUsage) {
     match dialect {
         DialectName::AnthropicMessages => anthropic::usage::read_usage(object, usage),
         DialectName::OpenAiResponses => *usage = openai_responses::usage::read_usage(object),
-        DialectName::OpenAiCompletions | DialectName::Ollama => {
-            *usage = openai_chat::usage::read_usage(object);
-        }
+        DialectName::OpenAiCompletions => *usage = openai_chat::usage::read_usage(object),
+        DialectName::Ollama => *usage = ollama::usage::read_usage(object),
         DialectName::GoogleGenerativeAi => *usage = gemini::usage::read_usage(object),
     }
 }
@@ -100,6 +107,12 @@ struct UsageFields<'a> {
     message: Option<&'a RawValue>,
     #[serde(borrow, default)]
     response: Option<&'a RawValue>,
+}
+
+/// The object in which Ollama has its counts: the last line of a stream, or the whole document.
+fn counted_objects(text: &[u8]) -> Vec<Value> {
+    let line: Option<Value> = serde_json::from_slice(text).ok();
+    line.into_iter().filter(|line| line.get("eval_count").is_some()).collect()
 }
 
 /// The usage objects of an event, a document, or a list of documents.

@@ -30,6 +30,7 @@ use super::responses::{
 use super::routes::{dialect_of, endpoint_for, is_gateway_path, known_dialect_of};
 use super::state::GatewayState;
 use super::upstream::{RequestHead, Upstream};
+use ctxhost_dialects::dialect::FrameFormat;
 use ctxhost_dialects::failure::ProviderRefusal;
 use ctxhost_dialects::message::TokenUsage;
 use ctxhost_dialects::{DialectName, FailureReason, ProviderError};
@@ -213,13 +214,16 @@ impl ProxyCall<'_> {
             peek::peek_error(rest, status.as_u16(), idle).await
         } else if !self.endpoint.is_generation() {
             Ok(PeekedResponse::default())
-        } else if is_stream(headers) {
-            let hold = limits::bounded_duration(self.state.settings.hold_ms);
-            peek::peek_stream(rest, hold, idle).await
-        } else if is_short() {
-            peek::peek_document(rest, status.as_u16(), idle).await
         } else {
-            Ok(PeekedResponse::default())
+            match framing_of(headers) {
+                Some(FrameFormat::Sse) => {
+                    let hold = limits::bounded_duration(self.state.settings.hold_ms);
+                    peek::peek_stream(rest, hold, idle).await
+                }
+                None if is_short() => peek::peek_document(rest, status.as_u16(), idle).await,
+                // Ollama refuses before it streams.
+                _ => Ok(PeekedResponse::default()),
+            }
         }
     }
 
@@ -260,7 +264,7 @@ impl ProxyCall<'_> {
         // The response has begun, so there is no retry, and it may take minutes.
         in_flight.drop_bodies();
         let reservation = self.state.body_budget.reservation();
-        let reader = UsageReader::new(self.endpoint.dialect(), is_stream(headers), reservation);
+        let reader = UsageReader::new(self.endpoint.dialect(), framing_of(headers), reservation);
         let (state, endpoint) = (self.state.clone(), self.endpoint.clone());
         let at_end = move |usage: Option<TokenUsage>| {
             if let Some(usage) = &usage {
@@ -287,7 +291,12 @@ fn recompress(
     body
 }
 
-fn is_stream(headers: &HeaderMap) -> bool {
+/// The framing of a streamed response; `None` for a document.
+fn framing_of(headers: &HeaderMap) -> Option<FrameFormat> {
     let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    kind.trim_start().to_ascii_lowercase().starts_with("text/event-stream")
+    let kind = kind.trim_start().to_ascii_lowercase();
+    if kind.starts_with("text/event-stream") {
+        return Some(FrameFormat::Sse);
+    }
+    kind.starts_with("application/x-ndjson").then_some(FrameFormat::JsonLines)
 }

@@ -26,6 +26,7 @@ fn shaped_endpoint(path: &str) -> Option<Endpoint> {
         [base @ .., "messages", "count_tokens"] if is_anthropic_base(base) => {
             Some(Endpoint::CountTokens)
         }
+        [.., "api", "chat"] => Some(Endpoint::OllamaChat),
         _ => generate_endpoint(path),
     }
 }
@@ -97,6 +98,24 @@ const OPENAI_PATHS: [&str; 21] = [
     "edits",
 ];
 
+/// The path prefixes of Ollama's API.
+const OLLAMA_PATHS: [&str; 14] = [
+    "api/generate",
+    "api/chat",
+    "api/tags",
+    "api/show",
+    "api/ps",
+    "api/pull",
+    "api/push",
+    "api/create",
+    "api/copy",
+    "api/delete",
+    "api/blobs",
+    "api/embed",
+    "api/embeddings",
+    "api/version",
+];
+
 /// The methods of Google's models, after a colon.
 const GOOGLE_VERBS: [&str; 11] = [
     "generateContent",
@@ -124,8 +143,9 @@ fn dialect_of_path(path: &str) -> Option<DialectName> {
         || path.starts_with("/v1internal")
         || is_verb && path.contains("/models/");
     let below = below_version(path);
-    let rows: [(bool, DialectName); 4] = [
+    let rows: [(bool, DialectName); 5] = [
         (is_google, DialectName::GoogleGenerativeAi),
+        (begins_with_any(path, &OLLAMA_PATHS), DialectName::Ollama),
         (begins_with_any(below, &["messages"]), DialectName::AnthropicMessages),
         (begins_with_any(below, &["responses", "conversations"]), DialectName::OpenAiResponses),
         (begins_with_any(below, &["chat"]), DialectName::OpenAiCompletions),
@@ -193,6 +213,8 @@ mod tests {
             ("/anthropic/v1/messages", Endpoint::Messages),
             ("/anthropic/messages", Endpoint::Messages),
             ("/apps/anthropic/v1/messages/count_tokens", Endpoint::CountTokens),
+            ("/api/chat", Endpoint::OllamaChat),
+            ("/ollama/api/chat", Endpoint::OllamaChat),
         ] {
             assert_eq!(endpoint_for(&Method::POST, path), Some(endpoint.clone()), "{path}");
             assert_eq!(dialect_of_path(path), Some(endpoint.dialect()), "{path}");
@@ -229,6 +251,7 @@ mod tests {
         assert_eq!(of("/v1/models", None), DialectName::OpenAiCompletions);
         assert_eq!(of("/v1/models", Some("anthropic-version")), DialectName::AnthropicMessages);
         assert_eq!(of("/v1/models", Some("x-goog-api-key")), DialectName::GoogleGenerativeAi);
+        assert_eq!(of("/api/tags", None), DialectName::Ollama);
         assert_eq!(of("/v1/models?key=1", None), DialectName::GoogleGenerativeAi);
         assert_eq!(of("/v1/messages/batches", None), DialectName::AnthropicMessages);
         assert_eq!(of("/v1/responses/input_tokens", None), DialectName::OpenAiResponses);

@@ -99,10 +99,10 @@ impl Upstreams {
         Ok(Upstreams { by_model, by_dialect })
     }
 
-    /// Whether all dialects have the same host, so that any credentials belong to it.
+    /// Whether all dialects have the same host, so that any credentials belong to it. Ollama has none.
     pub(super) fn is_single_host(&self) -> bool {
-        let mut hosts =
-            self.by_dialect.iter().map(|(_, upstream)| (&upstream.scheme, &upstream.authority));
+        let keyed = self.by_dialect.iter().filter(|(dialect, _)| *dialect != DialectName::Ollama);
+        let mut hosts = keyed.map(|(_, upstream)| (&upstream.scheme, &upstream.authority));
         let first = hosts.next();
         hosts.all(|host| Some(host) == first)
     }
@@ -217,6 +217,9 @@ impl Upstream {
             return Err(bad("the URL contains a password; set api_key_env instead".into()));
         }
         let proxy = proxy_for(&base, settings.proxy.as_deref()).map_err(bad)?;
+        let prefix = base.path().trim_end_matches('/');
+        // Its own API is beside the one that is compatible with OpenAI's.
+        let beside = prefix.strip_suffix("/v1").filter(|_| dialect == DialectName::Ollama);
         Ok(Upstream {
             name: name.into(),
             idle_timeout: Duration::from_millis(settings.idle_timeout_ms),
@@ -224,7 +227,7 @@ impl Upstream {
             dialect: settings.dialect,
             scheme: base.scheme().cloned().unwrap_or(Scheme::HTTP),
             authority: authority.to_string(),
-            prefix: base.path().trim_end_matches('/').to_owned(),
+            prefix: beside.unwrap_or(prefix).to_owned(),
             key: own_key(name, &settings)?,
             headers: own_headers(&settings).map_err(bad)?,
             first_byte: Duration::from_millis(settings.first_byte_timeout_ms),

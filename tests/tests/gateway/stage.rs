@@ -118,7 +118,7 @@ impl Gate {
         let mut options = GatewayOptions::from_config(&config, state.path());
         options.listen = Some("127.0.0.1:0".into());
         (options.token, options.watched_config) = (None, None);
-        for dialect in ["anthropic", "openai", "gemini"] {
+        for dialect in ["anthropic", "openai", "gemini", "ollama"] {
             if !upstream.is_empty() && !config.gateway.upstreams.contains_key(dialect) {
                 options.upstreams.insert(dialect.into(), upstream.into());
             }

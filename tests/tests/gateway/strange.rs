@@ -126,6 +126,7 @@ fn doors(wire: Wire) -> Vec<&'static str> {
             "/v1beta/models/gemini-2.5-flash:streamGenerateContent",
             "/v1beta/models/gemini-2.5-flash:countTokens",
         ],
+        Wire::Ollama => vec!["/api/chat"],
         _ => vec!["/v1/responses", "/v1/responses/compact"],
     }
 }

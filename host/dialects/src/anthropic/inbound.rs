@@ -65,6 +65,7 @@ impl InboundDialect for AnthropicInbound {
             model: wire.model,
             is_stream: wire.stream,
             max_output_tokens: wire.max_tokens,
+            window_tokens: None,
             session_hint: wire.metadata.map(RawValue::get),
             prompt_parts: raw_fields([wire.system, wire.tools]).collect(),
             items_span: list_span(json, &items),

@@ -4,7 +4,6 @@
 //! session names a call by its position, `<item>.<nth>`, which is stable as long as the history is.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, VecDeque};
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -12,9 +11,10 @@ use serde_json::{Value, json};
 
 use super::API;
 use crate::inbound::{
-    InboundDialect, InboundError, ItemEdit, ItemGroup, LoweredBody, ParseContext, ParsedBody,
-    ParsedEntry, apply_edit, assistant_entry, edit_user_parts, invalid_request, list_span,
-    object_item, optional_count, output_limit, raw_fields, raw_items, result_entry, user_entry,
+    InboundDialect, InboundError, ItemEdit, ItemGroup, LoweredBody, NamedCall, ParseContext,
+    ParsedBody, ParsedEntry, UnansweredCalls, apply_edit, assistant_entry, edit_user_parts,
+    invalid_request, list_span, object_item, optional_count, output_limit, raw_fields, raw_items,
+    result_entry, user_entry,
 };
 use crate::json::{parse_object, set, string, take, take_text, text, text_or_json};
 use crate::message::{ChatBlock, ChatMessage, ToolCallBlock};
@@ -51,46 +51,6 @@ struct GenerationConfig {
     max_output_tokens: Option<u64>,
 }
 
-/// A call to which a response may refer.
-struct GeminiCall {
-    id: String,
-    name: String,
-}
-
-/// Calls without a response so far. Indexed, since one content may hold tens of thousands.
-#[derive(Default)]
-struct UnansweredCalls {
-    calls: Vec<Option<GeminiCall>>,
-    by_id: HashMap<String, VecDeque<usize>>,
-    by_name: HashMap<String, VecDeque<usize>>,
-}
-
-impl UnansweredCalls {
-    fn new(calls: Vec<GeminiCall>) -> UnansweredCalls {
-        let mut open = UnansweredCalls::default();
-        for (at, call) in calls.into_iter().enumerate() {
-            open.by_id.entry(call.id.clone()).or_default().push_back(at);
-            open.by_name.entry(call.name.clone()).or_default().push_back(at);
-            open.calls.push(Some(call));
-        }
-        open
-    }
-
-    /// Takes the first call with this id; for a response without an id, the first of this name.
-    fn take(&mut self, id: &str, name: &str) -> Option<GeminiCall> {
-        // Several calls of one name are answered in their order.
-        let matching =
-            // Gemini names no ids: the oldest open call of that name is meant.
-            if id.is_empty() { self.by_name.get_mut(name)? } else { self.by_id.get_mut(id)? };
-        while let Some(at) = matching.pop_front() {
-            if let Some(call) = self.calls.get_mut(at).and_then(Option::take) {
-                return Some(call);
-            }
-        }
-        None
-    }
-}
-
 impl InboundDialect for GeminiInbound {
     /// Model and streaming are named by the path and not by the body.
     fn parse_body<'a>(&self, json: &'a str) -> Result<ParsedBody<'a>, InboundError> {
@@ -107,6 +67,7 @@ impl InboundDialect for GeminiInbound {
             model: Cow::Borrowed(""),
             is_stream: false,
             max_output_tokens: wire.generation_config.and_then(|config| config.max_output_tokens),
+            window_tokens: None,
             session_hint: None,
             prompt_parts: raw_fields([wire.system_instruction, wire.tools]).collect(),
             items_span: list_span(json, &items),
@@ -228,13 +189,10 @@ fn response_of(part: &Value) -> Option<&Value> {
 }
 
 /// The calls of a content with their ids in the session.
-fn calls_of(content: &Value, position: usize) -> Vec<GeminiCall> {
+fn calls_of(content: &Value, position: usize) -> Vec<NamedCall> {
     let calls = parts_of(content).iter().filter_map(call_of).enumerate();
     calls
-        .map(|(nth, call)| GeminiCall {
-            id: id_of(call, position, nth),
-            name: string(call, "name"),
-        })
+        .map(|(nth, call)| NamedCall { id: id_of(call, position, nth), name: string(call, "name") })
         .collect()
 }
 
@@ -281,7 +239,7 @@ fn parse_part(mut part: Value) -> ChatBlock {
 /// The responses of a user content in order, then one entry for all other parts.
 fn parse_user_content(
     parts: Vec<Value>,
-    calls: Vec<GeminiCall>,
+    calls: Vec<NamedCall>,
     position: usize,
 ) -> Vec<ParsedEntry> {
     let mut calls = UnansweredCalls::new(calls);

@@ -15,6 +15,8 @@ pub struct ParsedBody<'a> {
     pub is_stream: bool,
     /// The limit of the answer, in provider tokens; `None` without one.
     pub max_output_tokens: Option<u64>,
+    /// The context window that the client requests, in provider tokens; only Ollama's clients do.
+    pub window_tokens: Option<u64>,
     /// The field by which the client identifies its session, as JSON.
     pub session_hint: Option<&'a str>,
     /// What takes space in the window beside messages, as JSON: system prompt, tools and leading

@@ -1,8 +1,13 @@
-//! Errors in Ollama's streams.
+//! Errors in Ollama's form.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::failure::ProviderRefusal;
+
+/// The body of an error, whatever its HTTP status.
+pub(crate) fn error_body(message: &str) -> Value {
+    json!({ "error": message })
+}
 
 /// The refusal in an error; `code` is used if the error has none.
 pub(super) fn refusal(error: &Value, code: String) -> ProviderRefusal {

@@ -5,6 +5,7 @@ use super::*;
 use crate::conversations::conversations;
 use crate::dialect::{ModelResponse, StreamError, StreamFrame};
 use crate::failure::ProviderRefusal;
+use crate::inbound::{InboundDialect, ParseContext, ParsedEntry};
 use crate::message::{
     AssistantMessage, ChatBlock, ChatMessage, StopReason, ToolCallBlock, ToolResultMessage,
     UserMessage,
@@ -34,6 +35,56 @@ fn decoded(lines: &[&str]) -> (Result<ModelResponse, StreamError>, String) {
         }
     }
     (decoder.finish(), received)
+}
+
+/// The call ids of results in these messages, which follow `before` messages.
+fn answered_calls(
+    messages: &[Value],
+    before: usize,
+    tool_name_of: &dyn Fn(&str) -> Option<String>,
+) -> Vec<String> {
+    let context =
+        ParseContext { is_start: before == 0, item_count: before, last_item: None, tool_name_of };
+    let mut items = messages.iter().cloned().map(Ok);
+    let groups = OllamaInbound.parse_items(&mut items, context).unwrap();
+    let entries = groups.into_iter().flat_map(|group| group.entries);
+    entries
+        .filter_map(|entry| match entry {
+            ParsedEntry::Message(ChatMessage::ToolResult(result)) => Some(result.tool_call_id),
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn results_without_ids_find_their_calls() {
+    let call = |name: &str| json!({ "function": { "name": name, "arguments": {} } });
+    let result = |name: &str| json!({ "role": "tool", "tool_name": name, "content": "r" });
+    let unnamed = json!({ "role": "tool", "content": "r" });
+    let answer = json!({ "role": "assistant", "content": "",
+        "tool_calls": [call("read"), call("list"), call("read")] });
+    let none = |_: &str| None;
+    let (read, list) = (result("read"), result("list"));
+    assert_eq!(
+        answered_calls(&[answer.clone(), list.clone(), read.clone(), read.clone()], 4, &none),
+        ["4.1", "4.0", "4.2"]
+    );
+    let all = [answer.clone(), unnamed.clone(), unnamed.clone(), unnamed.clone(), unnamed.clone()];
+    assert_eq!(answered_calls(&all, 0, &none), ["0.0", "0.1", "0.2"]);
+    // A request that continues between the results.
+    let earlier = |id: &str| match id {
+        "4.0" | "4.2" => Some("read".to_owned()),
+        "4.1" => Some("list".to_owned()),
+        _ => None,
+    };
+    assert_eq!(answered_calls(&[list, read], 6, &earlier), ["4.1", "4.2"]);
+    assert_eq!(answered_calls(&[unnamed], 8, &earlier), Vec::<String>::new());
+    // Ids win over names.
+    let with_id = json!({ "role": "assistant", "content": "",
+        "tool_calls": [{ "id": "a", "function": { "name": "read", "arguments": {} } }, call("read")] });
+    let second =
+        json!({ "role": "tool", "tool_call_id": "a", "tool_name": "read", "content": "r" });
+    assert_eq!(answered_calls(&[with_id, second, result("read")], 0, &none), ["a", "0.1"]);
 }
 
 #[test]

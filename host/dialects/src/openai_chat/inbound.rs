@@ -66,6 +66,7 @@ impl InboundDialect for OpenAiChatInbound {
             is_stream: wire.stream,
             // The newer field wins if a client sends both.
             max_output_tokens: wire.max_completion_tokens.or(wire.max_tokens),
+            window_tokens: None,
             session_hint: wire.prompt_cache_key.map(RawValue::get),
             prompt_parts: fields.chain(leading).collect(),
             items_span: list_span(json, &items),

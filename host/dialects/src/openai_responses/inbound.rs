@@ -126,6 +126,7 @@ impl InboundDialect for OpenAiResponsesInbound {
             model: wire.model,
             is_stream: wire.stream,
             max_output_tokens: wire.max_output_tokens,
+            window_tokens: None,
             session_hint: wire.prompt_cache_key.map(RawValue::get),
             prompt_parts: raw_fields([wire.instructions, wire.tools])
                 .chain(leading)

@@ -61,6 +61,10 @@ pub(super) fn overflow(request: &ProxyRequest, session: &str, size: OverflowSize
         Endpoint::Generate { .. } | Endpoint::GenerateCountTokens { .. } => google(&format!(
             "The input token count ({tokens}) exceeds the maximum number of tokens allowed ({window_tokens})."
         )),
+        // What Ollama answers to `truncate: false`.
+        Endpoint::OllamaChat => ollama(&format!(
+            "the input length exceeds the context length: {tokens} tokens > {window_tokens}"
+        )),
     };
     local_error(body, report)
 }
@@ -73,6 +77,7 @@ pub(super) fn bad_request(endpoint: &Endpoint, message: &str) -> LocalResponse {
             openai(message, "", "invalid_request")
         }
         Endpoint::Generate { .. } | Endpoint::GenerateCountTokens { .. } => google(message),
+        Endpoint::OllamaChat => ollama(message),
     };
     local_error(body, ShapingReport::unshaped("none", ""))
 }
@@ -104,6 +109,10 @@ fn openai(message: &str, param: &str, code: &str) -> Value {
 
 fn google(message: &str) -> Value {
     json!({ "error": { "code": 400, "message": message, "status": "INVALID_ARGUMENT" } })
+}
+
+fn ollama(message: &str) -> Value {
+    json!({ "error": message })
 }
 
 fn local_error(body: Value, report: ShapingReport) -> LocalResponse {

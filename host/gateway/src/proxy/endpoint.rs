@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use ctxhost_dialects::inbound::{InboundDialect, ParsedBody};
 use ctxhost_dialects::{
-    AnthropicInbound, DialectName, GeminiInbound, OpenAiChatInbound, OpenAiResponsesInbound,
+    AnthropicInbound, DialectName, GeminiInbound, OllamaInbound, OpenAiChatInbound,
+    OpenAiResponsesInbound,
 };
 
 /// An API endpoint whose requests an engine may shape.
@@ -32,6 +33,8 @@ pub enum Endpoint {
         /// The model.
         model: String,
     },
+    /// `POST /api/chat`.
+    OllamaChat,
 }
 
 impl Endpoint {
@@ -44,6 +47,7 @@ impl Endpoint {
             Endpoint::Generate { .. } | Endpoint::GenerateCountTokens { .. } => {
                 DialectName::GoogleGenerativeAi
             }
+            Endpoint::OllamaChat => DialectName::Ollama,
         }
     }
 
@@ -54,6 +58,7 @@ impl Endpoint {
             Endpoint::ChatCompletions => &OpenAiChatInbound,
             Endpoint::Responses | Endpoint::ResponsesCompact => &OpenAiResponsesInbound,
             Endpoint::Generate { .. } | Endpoint::GenerateCountTokens { .. } => &GeminiInbound,
+            Endpoint::OllamaChat => &OllamaInbound,
         }
     }
 
@@ -65,6 +70,7 @@ impl Endpoint {
                 "openai"
             }
             Endpoint::Generate { .. } | Endpoint::GenerateCountTokens { .. } => "google",
+            Endpoint::OllamaChat => "ollama",
         }
     }
 
@@ -81,6 +87,7 @@ impl Endpoint {
                 | Endpoint::ChatCompletions
                 | Endpoint::Responses
                 | Endpoint::Generate { .. }
+                | Endpoint::OllamaChat
         )
     }
 

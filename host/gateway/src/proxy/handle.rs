@@ -166,7 +166,7 @@ impl Proxy {
         let (provider, model) = (&*request.provider, request.endpoint.model(body));
         let model =
             ModelName::new(provider, long_window::window_model_name(&model, &request.headers));
-        let window = self.runtime.models().window(&model);
+        let window = requested_window(self.runtime.models().window(&model), body.window_tokens);
         let mut window_tokens = window.tokens;
         let window = match guard.context().accounting().learned_window(&model) {
             Some(LearnedWindow { tokens, is_stated }) if tokens < window.tokens => {
@@ -279,4 +279,11 @@ impl Proxy {
             OverflowSize { conversation_tokens, tokens: context.expected_tokens(all_tokens) };
         Some(client_errors::overflow(proxy_request, &ingested.session, size))
     }
+}
+
+/// The window of a request that may ask for one: Ollama cuts a longer prompt without an error.
+fn requested_window(known: ContextWindow, requested_tokens: Option<u64>) -> ContextWindow {
+    let Some(tokens) = requested_tokens else { return known };
+    let tokens = if known.is_certain { tokens.min(known.tokens) } else { tokens };
+    ContextWindow { tokens, is_certain: true, ..known }
 }

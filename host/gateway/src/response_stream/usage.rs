@@ -2,6 +2,8 @@
 
 use axum::body::Bytes;
 use ctxhost_dialects::DialectName;
+use ctxhost_dialects::dialect::FrameFormat;
+use ctxhost_dialects::frames::FrameReader;
 use ctxhost_dialects::message::TokenUsage;
 use ctxhost_dialects::sse::SseReader;
 use ctxhost_dialects::usage::{UsageScanner, read_document_usage};
@@ -24,6 +26,7 @@ pub(crate) struct UsageReader {
 #[derive(Debug)]
 enum UsageSource {
     Events(Box<(SseReader, UsageScanner)>),
+    Lines(Box<(FrameReader, UsageScanner)>),
     Document {
         pieces: Vec<Bytes>,
         bytes: usize,
@@ -33,19 +36,22 @@ enum UsageSource {
 }
 
 impl UsageReader {
-    /// A reader for an event stream, or for one document.
+    /// A reader for a stream of frames, or for one document.
     pub(crate) fn new(
         dialect: DialectName,
-        is_stream: bool,
+        framing: Option<FrameFormat>,
         reservation: BodyReservation,
     ) -> UsageReader {
-        let read = if is_stream {
-            UsageSource::Events(Box::new((
-                SseReader::new(LOOKED_AT_MAX_BYTES),
-                UsageScanner::new(dialect),
-            )))
-        } else {
-            UsageSource::Document { pieces: Vec::new(), bytes: 0 }
+        let scanner = || UsageScanner::new(dialect);
+        let read = match framing {
+            Some(FrameFormat::Sse) => {
+                UsageSource::Events(Box::new((SseReader::new(LOOKED_AT_MAX_BYTES), scanner())))
+            }
+            Some(FrameFormat::JsonLines) => {
+                let reader = FrameReader::new(FrameFormat::JsonLines, LOOKED_AT_MAX_BYTES);
+                UsageSource::Lines(Box::new((reader, scanner())))
+            }
+            None => UsageSource::Document { pieces: Vec::new(), bytes: 0 },
         };
         UsageReader { dialect, read, reservation }
     }
@@ -53,7 +59,8 @@ impl UsageReader {
     /// Reads the next bytes.
     pub(crate) fn push(&mut self, data: &Bytes) {
         let is_held = match &mut self.read {
-            UsageSource::Events(read) => scan(read, data, &mut self.reservation),
+            UsageSource::Events(read) => scan_events(read, data, &mut self.reservation),
+            UsageSource::Lines(read) => scan_lines(read, data, &mut self.reservation),
             UsageSource::Document { pieces, bytes } => {
                 pieces.push(data.clone());
                 *bytes += data.len();
@@ -74,6 +81,13 @@ impl UsageReader {
                 reader.last_event().into_iter().for_each(|event| scanner.scan(event.data));
                 scanner.usage()
             }
+            UsageSource::Lines(mut read) => {
+                let (reader, scanner) = &mut *read;
+                if reader.finish() {
+                    scan_frames(reader, scanner);
+                }
+                scanner.usage()
+            }
             UsageSource::Document { pieces, .. } => match pieces.as_slice() {
                 [one] => read_document_usage(self.dialect, one),
                 many => read_document_usage(self.dialect, &many.concat()),
@@ -83,8 +97,36 @@ impl UsageReader {
     }
 }
 
+/// Reads lines; `false` if one is too large or exceeds the budget.
+fn scan_lines(
+    (reader, scanner): &mut (FrameReader, UsageScanner),
+    data: &[u8],
+    reservation: &mut BodyReservation,
+) -> bool {
+    let held_before = reader.buffered_bytes();
+    reader.push(data);
+    scan_frames(reader, scanner)
+        && change_reservation(reservation, held_before, reader.buffered_bytes())
+}
+
+/// Reads the frames that are whole; `false` if one is too large.
+fn scan_frames(reader: &mut FrameReader, scanner: &mut UsageScanner) -> bool {
+    loop {
+        match reader.next_frame() {
+            Ok(Some(frame)) => scanner.scan(frame.data.as_bytes()),
+            Ok(None) => return true,
+            Err(_) => return false,
+        }
+    }
+}
+
+fn change_reservation(reservation: &mut BodyReservation, before: usize, after: usize) -> bool {
+    reservation.release(before.saturating_sub(after));
+    reservation.try_reserve(after.saturating_sub(before))
+}
+
 /// Reads events; `false` if one is too large or exceeds the budget.
-fn scan(
+fn scan_events(
     (reader, scanner): &mut (SseReader, UsageScanner),
     data: &[u8],
     reservation: &mut BodyReservation,
@@ -98,9 +140,7 @@ fn scan(
             Err(_) => return false,
         }
     }
-    let held = reader.buffered_bytes();
-    reservation.release(held_before.saturating_sub(held));
-    reservation.try_reserve(held.saturating_sub(held_before))
+    change_reservation(reservation, held_before, reader.buffered_bytes())
 }
 
 #[cfg(test)]
@@ -112,13 +152,13 @@ mod tests {
     /// The usage of a response that arrives in pieces of this size.
     fn counted(
         dialect: DialectName,
-        is_stream: bool,
+        framing: Option<FrameFormat>,
         text: &str,
         piece: usize,
     ) -> Option<TokenUsage> {
         let reservation =
             crate::body_budget::BodyBudget::new(u64::MAX, Default::default()).reservation();
-        let mut reader = UsageReader::new(dialect, is_stream, reservation);
+        let mut reader = UsageReader::new(dialect, framing, reservation);
         for piece in text.as_bytes().chunks(piece) {
             reader.push(&Bytes::copy_from_slice(piece));
         }
@@ -143,6 +183,14 @@ mod tests {
     const GEMINI: &str = "data: {\"candidates\":[],\"usageMetadata\":{\"promptTokenCount\":10}}\r\n\r\n\
         data: {\"usageMetadata\":{\"promptTokenCount\":10,\"candidatesTokenCount\":30,\"thoughtsTokenCount\":10,\"cachedContentTokenCount\":3}}\r\n\r\n";
 
+    const OLLAMA: &str = "{\"message\":{\"content\":\"\\\"eval_count\\\":9\"},\"done\":false}\n\
+        {\"message\":{\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":{\"eval_count\":9}}}]},\"done\":false}\n\
+        {\"done\":true,\"prompt_eval_count\":10,\"prompt_eval_cached_count\":3,\"eval_count\":40}";
+
+    fn framing_of(dialect: DialectName) -> FrameFormat {
+        if dialect == DialectName::Ollama { FrameFormat::JsonLines } else { FrameFormat::Sse }
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
@@ -153,9 +201,10 @@ mod tests {
                 (DialectName::OpenAiCompletions, CHAT),
                 (DialectName::OpenAiResponses, RESPONSES),
                 (DialectName::GoogleGenerativeAi, GEMINI),
+                (DialectName::Ollama, OLLAMA),
             ];
             for (dialect, stream) in streams {
-                prop_assert_eq!(counted(dialect, true, stream, piece), usage(7, 3, 40), "{:?}", dialect);
+                prop_assert_eq!(counted(dialect, Some(framing_of(dialect)), stream, piece), usage(7, 3, 40), "{:?}", dialect);
             }
         }
     }
@@ -163,26 +212,33 @@ mod tests {
     #[test]
     fn documents_and_lists_are_read() {
         let whole = "{\"content\":[],\"usage\":{\"input_tokens\":7,\"cache_read_input_tokens\":3,\"output_tokens\":40}}";
-        assert_eq!(counted(DialectName::AnthropicMessages, false, whole, 9), usage(7, 3, 40));
+        assert_eq!(counted(DialectName::AnthropicMessages, None, whole, 9), usage(7, 3, 40));
         let list = "[{\"usageMetadata\":{\"promptTokenCount\":10}},\n{\"usageMetadata\":{\"promptTokenCount\":10,\"cachedContentTokenCount\":3,\"candidatesTokenCount\":40}}]";
-        assert_eq!(counted(DialectName::GoogleGenerativeAi, false, list, 9), usage(7, 3, 40));
+        assert_eq!(counted(DialectName::GoogleGenerativeAi, None, list, 9), usage(7, 3, 40));
     }
 
     #[test]
     fn deep_nesting_is_read_without_overflow() {
         let lists = format!("{}{}", "[".repeat(20_000), "]".repeat(20_000));
-        assert_eq!(counted(DialectName::OpenAiCompletions, false, &lists, 9_000), None);
+        assert_eq!(counted(DialectName::OpenAiCompletions, None, &lists, 9_000), None);
         let inner = "{\"usage\":{\"output_tokens\":4}}";
         let opened = "{\"message\":".repeat(20_000);
         let deep = format!("data: {opened}{inner}{}\n\n", "}".repeat(20_000));
-        assert_eq!(counted(DialectName::AnthropicMessages, true, &deep, 9_000), None);
+        assert_eq!(
+            counted(DialectName::AnthropicMessages, Some(FrameFormat::Sse), &deep, 9_000),
+            None
+        );
     }
 
     #[test]
     fn a_response_without_usage_has_none() {
         for text in ["", "data: {}\n\n", "<html>\"usage\"</html>\n", "data: {\"usage\":7}\n\n"] {
-            assert_eq!(counted(DialectName::OpenAiCompletions, true, text, 5), None, "{text}");
-            assert_eq!(counted(DialectName::OpenAiCompletions, false, text, 5), None, "{text}");
+            assert_eq!(
+                counted(DialectName::OpenAiCompletions, Some(FrameFormat::Sse), text, 5),
+                None,
+                "{text}"
+            );
+            assert_eq!(counted(DialectName::OpenAiCompletions, None, text, 5), None, "{text}");
         }
     }
 }

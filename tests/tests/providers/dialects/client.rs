@@ -6,9 +6,8 @@ use ctxhost_gateway::proxy::{ClientRequest, Endpoint};
 use ctxhost_tests::rules::Wire;
 use serde_json::{Value, json};
 
-/// The four dialects that gateways are asked in.
-pub(crate) const WIRES: [Wire; 4] =
-    [Wire::Anthropic, Wire::OpenAiChat, Wire::Responses, Wire::Gemini];
+/// The dialects that gateways are asked in.
+pub(crate) const WIRES: [Wire; 5] = Wire::ALL;
 
 /// What its requests ask for at the most, in tokens.
 pub(crate) const MAX_OUTPUT_TOKENS: u64 = 2_000;
@@ -40,6 +39,7 @@ impl Client {
         match self.wire {
             Wire::Anthropic => "claude-sonnet-4-5",
             Wire::Gemini => "gemini-2.5-flash",
+            Wire::Ollama => "qwen3:8b",
             _ => "gpt-5",
         }
     }
@@ -47,7 +47,9 @@ impl Client {
     /// The person speaks.
     pub(crate) fn say(&mut self, text: &str) {
         self.items.push(match self.wire {
-            Wire::Anthropic | Wire::OpenAiChat => json!({ "role": "user", "content": text }),
+            Wire::Anthropic | Wire::OpenAiChat | Wire::Ollama => {
+                json!({ "role": "user", "content": text })
+            }
             Wire::Gemini => json!({ "role": "user", "parts": [{ "text": text }] }),
             _ => {
                 let content = [json!({ "type": "input_text", "text": text })];
@@ -63,7 +65,9 @@ impl Client {
                 let content = [thought(text), json!({ "type": "text", "text": text })];
                 self.items.push(json!({ "role": "assistant", "content": content }));
             }
-            Wire::OpenAiChat => self.items.push(json!({ "role": "assistant", "content": text })),
+            Wire::OpenAiChat | Wire::Ollama => {
+                self.items.push(json!({ "role": "assistant", "content": text }));
+            }
             Wire::Gemini => {
                 self.items.push(json!({ "role": "model", "parts": [{ "text": text }] }));
             }
@@ -123,6 +127,14 @@ impl Client {
                 let responses: Vec<Value> = numbered().map(response).collect();
                 self.items.push(json!({ "role": "user", "parts": responses }));
             }
+            Wire::Ollama => {
+                let call = |(number, _)| json!({ "function": { "name": "read", "arguments": path(number) } });
+                let calls: Vec<Value> = numbered().map(call).collect();
+                self.items.push(json!({ "role": "assistant", "content": "", "tool_calls": calls }));
+                let result =
+                    |(_, text)| json!({ "role": "tool", "tool_name": "read", "content": text });
+                self.items.extend(numbered().map(result));
+            }
             _ => {
                 self.items.push(reasoning(self.items.len(), &format!("read {first}")));
                 for (number, _) in numbered() {
@@ -178,6 +190,18 @@ impl Client {
                 "generationConfig": { "maxOutputTokens": max },
                 "contents": self.items,
             }),
+            Wire::Ollama => {
+                let function =
+                    json!({ "name": "read", "description": "Reads.", "parameters": schema });
+                let system = json!({ "role": "system", "content": self.system });
+                let messages: Vec<&Value> = std::iter::once(&system).chain(&self.items).collect();
+                json!({
+                    "model": model,
+                    "options": { "num_ctx": 200_000, "num_predict": max },
+                    "tools": [{ "type": "function", "function": function }],
+                    "messages": messages,
+                })
+            }
             _ => json!({
                 "model": model,
                 "instructions": self.system,
@@ -197,6 +221,7 @@ impl Client {
             Wire::Anthropic => Endpoint::Messages,
             Wire::OpenAiChat => Endpoint::ChatCompletions,
             Wire::Gemini => Endpoint::Generate { model: self.model().to_owned(), is_stream: true },
+            Wire::Ollama => Endpoint::OllamaChat,
             _ => Endpoint::Responses,
         }
     }
@@ -206,6 +231,7 @@ impl Client {
             Wire::Anthropic => "/v1/messages".to_owned(),
             Wire::OpenAiChat => "/v1/chat/completions".to_owned(),
             Wire::Gemini => format!("/v1beta/models/{}:streamGenerateContent", self.model()),
+            Wire::Ollama => "/api/chat".to_owned(),
             _ => "/v1/responses".to_owned(),
         }
     }

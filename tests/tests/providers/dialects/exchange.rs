@@ -37,7 +37,7 @@ impl Gateway {
     }
 
     pub(crate) async fn of(state: &Path, window_tokens: u64, engine: &str, more: &str) -> Gateway {
-        let models = ["claude-sonnet-4-5", "gpt-5", "gemini-2.5-flash"];
+        let models = ["claude-sonnet-4-5", "gpt-5", "gemini-2.5-flash", "qwen3:8b"];
         let window = |model| format!("[models.\"{model}\"]\nwindow_tokens = {window_tokens}\n");
         let config = Config::parse("ctxhost.toml", &(models.map(window).concat() + more)).unwrap();
         let builder = RuntimeBuilder::from_config(&config).engine(engine).without_builtin_tools();
@@ -280,6 +280,9 @@ async fn an_upstream_that_always_refuses_is_reported_as_its_own_client_expects()
             }
             Wire::Gemini => {
                 body["error"]["message"].as_str().unwrap().contains("input token count")
+            }
+            Wire::Ollama => {
+                body["error"].as_str().unwrap().starts_with("the input length exceeds the context")
             }
             _ => body["error"]["code"] == json!("context_length_exceeded"),
         }

@@ -11,7 +11,7 @@ use ctxhost_dialects::inbound::{
     json_items, render_body,
 };
 use ctxhost_dialects::{
-    AnthropicInbound, GeminiInbound, OpenAiChatInbound, OpenAiResponsesInbound,
+    AnthropicInbound, GeminiInbound, OllamaInbound, OpenAiChatInbound, OpenAiResponsesInbound,
 };
 use ctxhost_engine_api::testing::generate::{GeneratedTranscript, plans_for};
 use ctxhost_engine_api::{Plan, Role, Transcript};
@@ -24,15 +24,14 @@ use serde_json::Value;
 use super::conversations::{Speaker, conversations, speakers};
 use super::encoded::{Wish, dialect, reported, request, wishes};
 
-/// Four of the five: nobody points an agent that speaks to Ollama at a gateway.
-fn speech_of(wire: Wire) -> Option<Box<dyn InboundDialect>> {
-    Some(match wire {
+fn speech_of(wire: Wire) -> Box<dyn InboundDialect> {
+    match wire {
         Wire::Anthropic => Box::new(AnthropicInbound),
         Wire::OpenAiChat => Box::new(OpenAiChatInbound),
         Wire::Responses => Box::new(OpenAiResponsesInbound),
         Wire::Gemini => Box::new(GeminiInbound),
-        Wire::Ollama => return None,
-    })
+        Wire::Ollama => Box::new(OllamaInbound),
+    }
 }
 
 /// A request that a client wrote, taken into a session.
@@ -156,7 +155,7 @@ proptest! {
         speaker in speakers(),
         wish in wishes(),
     ) {
-        let Some(speech) = speech_of(speaker.wire) else { return Ok(()) };
+        let speech = speech_of(speaker.wire);
         let received = ReceivedRequest::of(&*speech, speaker, &messages, &wish);
         let lawful = received.lawful(everything(&received.view())).unwrap();
         // The law moves results to their calls, which is no engine's doing.
@@ -168,13 +167,12 @@ proptest! {
     fn what_a_plan_changes_still_keeps_the_rules(
         (messages, speaker, wish, plan) in (conversations(), speakers(), wishes())
             .prop_flat_map(|(messages, speaker, wish)| {
-                let entries = speech_of(speaker.wire)
-                    .map(|speech| generated(&ReceivedRequest::of(&*speech, speaker, &messages, &wish)))
-                    .unwrap_or_default();
+                let speech = speech_of(speaker.wire);
+                let entries = generated(&ReceivedRequest::of(&*speech, speaker, &messages, &wish));
                 (Just(messages), Just(speaker), Just(wish), plans_for(&entries))
             }),
     ) {
-        let Some(speech) = speech_of(speaker.wire) else { return Ok(()) };
+        let speech = speech_of(speaker.wire);
         let received = ReceivedRequest::of(&*speech, speaker, &messages, &wish);
         let Some(lawful) = received.lawful(plan) else { return Ok(()) };
         let json = received.render(&*speech, &lawful);

@@ -132,6 +132,7 @@ async fn a_name_that_is_none_is_refused_in_the_clients_words() {
         (Wire::OpenAiChat, "/error/type"),
         (Wire::Responses, "/error/code"),
         (Wire::Gemini, "/error/status"),
+        (Wire::Ollama, "/error"),
     ] {
         let mut client = Client::new(wire).with_header("x-ctxhost-session", "../../etc");
         client.say("Hello.");

@@ -1,0 +1,274 @@
+//! Ollama's own API as clients speak it.
+//!
+//! Calls and results may have ids. Without one, a result refers to the first open call of its tool, and the session names
+//! a call by its position, `<item>.<nth>`, which is stable as long as the history is.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::API;
+use crate::inbound::{
+    InboundDialect, InboundError, ItemEdit, ItemGroup, LoweredBody, NamedCall, ParseContext,
+    ParsedBody, ParsedEntry, ToolNames, UnansweredCalls, assistant_entry, invalid_request,
+    list_span, object_item, optional_count, optional_text, output_limit, raw_fields, result_entry,
+    split_instructions, unknown_fields, user_entry,
+};
+use crate::json::{parse_object, remove, set, take, take_text, text, text_of};
+use crate::message::{ChatBlock, ChatMessage, ToolCallBlock, tool_calls};
+
+/// `POST /api/chat`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OllamaInbound;
+
+#[derive(Deserialize)]
+struct OllamaBody<'a> {
+    #[serde(borrow, default, deserialize_with = "optional_text")]
+    model: Cow<'a, str>,
+    #[serde(borrow, default)]
+    stream: Option<&'a RawValue>,
+    #[serde(default)]
+    options: Option<OllamaOptions>,
+    #[serde(borrow, default)]
+    tools: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    format: Option<&'a RawValue>,
+    // A request without messages loads the model.
+    #[serde(borrow, default)]
+    messages: Option<Vec<&'a RawValue>>,
+}
+
+#[derive(Deserialize)]
+struct OllamaOptions {
+    #[serde(default, deserialize_with = "optional_count")]
+    num_ctx: Option<u64>,
+    #[serde(default, deserialize_with = "optional_count")]
+    num_predict: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct OllamaMessageHead {
+    #[serde(default)]
+    role: String,
+}
+
+impl InboundDialect for OllamaInbound {
+    /// The system prompt is the leading run of system messages.
+    fn parse_body<'a>(&self, json: &'a str) -> Result<ParsedBody<'a>, InboundError> {
+        let wire: OllamaBody<'a> = serde_json::from_str(json).map_err(invalid_request)?;
+        let (leading, items) =
+            split_instructions(wire.messages.as_deref().unwrap_or_default(), is_instruction);
+        let options = wire.options.as_ref();
+        Ok(ParsedBody {
+            model: wire.model,
+            // Ollama streams unless a client declines.
+            is_stream: wire.stream.is_none_or(|stream| stream.get() != "false"),
+            max_output_tokens: options.and_then(|options| options.num_predict),
+            window_tokens: options.and_then(|options| options.num_ctx).filter(|tokens| *tokens > 0),
+            session_hint: None,
+            prompt_parts: raw_fields([wire.tools, wire.format]).chain(leading).collect(),
+            items_span: list_span(json, &items),
+            items,
+        })
+    }
+
+    fn parse_items(
+        &self,
+        items: &mut dyn Iterator<Item = Result<Value, InboundError>>,
+        before: ParseContext<'_>,
+    ) -> Result<Vec<ItemGroup>, InboundError> {
+        let mut is_start = before.is_start;
+        let mut tools = ToolNames::new(before);
+        let mut open: Option<UnansweredCalls> = None;
+        let group = |(number, item): (usize, Result<Value, InboundError>)| {
+            let mut message = object_item(number, item)?;
+            let entries = match text(&message, "role") {
+                "system" if is_start => Vec::new(),
+                "user" => vec![user_entry(take_content(&mut message))],
+                "tool" => {
+                    let open = open.get_or_insert_with(|| calls_before(&before));
+                    vec![parse_result(message, open, &tools)]
+                }
+                "assistant" => {
+                    let answer = parse_answer(message, before.item_count + number);
+                    tools.record(&answer);
+                    let calls = tool_calls(&answer);
+                    let named = calls
+                        .map(|call| NamedCall { id: call.id.clone(), name: call.name.clone() });
+                    open = Some(UnansweredCalls::new(named));
+                    vec![assistant_entry(API, answer)]
+                }
+                _ => vec![ParsedEntry::Note(text_of(message.get("content")))],
+            };
+            is_start &= entries.is_empty();
+            Ok(ItemGroup::single(entries))
+        };
+        items.enumerate().map(group).collect()
+    }
+
+    fn lower_output_limit(&self, json: &str, limit_tokens: u64) -> Option<LoweredBody> {
+        output_limit::lower_numbers(json, &[&["options", "num_predict"]], limit_tokens)
+    }
+
+    fn edit_items(&self, items: &[&str], edits: &[ItemEdit<'_>]) -> Vec<Value> {
+        let message = items.first().and_then(|item| parse_object(item).ok());
+        let (Some(mut message), Some(edit)) = (message, edits.first()) else { return Vec::new() };
+        match edit {
+            ItemEdit::Drop => return Vec::new(),
+            ItemEdit::Keep => {}
+            ItemEdit::ReplaceText(text) => {
+                remove(&mut message, "thinking");
+                set(&mut message, "content", text.as_ref());
+            }
+            ItemEdit::ReplaceMessage(other) => replace_message(&mut message, other),
+        }
+        vec![message]
+    }
+
+    fn user_item(&self, text: &str) -> Value {
+        json!({ "role": "user", "content": text })
+    }
+
+    fn missing_result_item(
+        &self,
+        call_id: &str,
+        tool: &str,
+        text: &str,
+        _call: Option<&str>,
+    ) -> Option<Value> {
+        let mut result = json!({ "role": "tool", "tool_name": tool, "content": text });
+        if !is_position(call_id) {
+            set(&mut result, "tool_call_id", call_id);
+        }
+        Some(result)
+    }
+}
+
+/// The calls of the answer before the items to parse that have no result yet. Their ids were generated, or their results
+/// have ids as well.
+fn calls_before(before: &ParseContext<'_>) -> UnansweredCalls {
+    let call = |position: usize, nth: usize| {
+        let id = generated_id(position, nth);
+        (before.tool_name_of)(&id).map(|name| NamedCall { id, name })
+    };
+    let Some(answer) = (0..before.item_count).rev().find(|at| call(*at, 0).is_some()) else {
+        return UnansweredCalls::default();
+    };
+    // What follows the answer are results, in the order of its calls.
+    let answered = before.item_count - answer - 1;
+    UnansweredCalls::new((answered..).map_while(|nth| call(answer, nth)))
+}
+
+fn generated_id(position: usize, nth: usize) -> String {
+    format!("{position}.{nth}")
+}
+
+fn is_position(call_id: &str) -> bool {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    call_id.split_once('.').is_some_and(|(item, nth)| is_number(item) && is_number(nth))
+}
+
+fn is_instruction(item: &str) -> bool {
+    let head: Option<OllamaMessageHead> = serde_json::from_str(item).ok();
+    head.is_some_and(|head| head.role == "system")
+}
+
+/// The text of a message and its images.
+fn take_content(message: &mut Value) -> Vec<ChatBlock> {
+    let content = take_text(message, "content").filter(|text| !text.is_empty());
+    let Value::Array(images) = take(message, "images") else {
+        return content.map(ChatBlock::text).into_iter().collect();
+    };
+    let image = |image: Value| match image {
+        Value::String(data) => ChatBlock::Image { mime_type: mime_type(&data).to_owned(), data },
+        other => ChatBlock::Other(other),
+    };
+    content.map(ChatBlock::text).into_iter().chain(images.into_iter().map(image)).collect()
+}
+
+/// The type of an image, by the first bytes of its base64.
+fn mime_type(data: &str) -> &'static str {
+    let types = [("/9j/", "image/jpeg"), ("R0lG", "image/gif"), ("UklGR", "image/webp")];
+    let known = types.into_iter().find(|(start, _)| data.starts_with(start));
+    known.map_or("image/png", |(_, mime_type)| mime_type)
+}
+
+fn parse_answer(mut message: Value, position: usize) -> Vec<ChatBlock> {
+    let thinking = take_text(&mut message, "thinking").filter(|text| !text.is_empty());
+    let content = take_content(&mut message);
+    let calls = match take(&mut message, "tool_calls") {
+        Value::Array(calls) => calls,
+        _ => Vec::new(),
+    };
+    let calls = calls.into_iter().enumerate().map(|(nth, mut wire)| {
+        let id = take_text(&mut wire, "id").filter(|id| !id.is_empty());
+        let mut function = take(&mut wire, "function");
+        let name = take_text(&mut function, "name").unwrap_or_default();
+        let id = id.unwrap_or_else(|| generated_id(position, nth));
+        ChatBlock::ToolCall(ToolCallBlock::new(id, name, take(&mut function, "arguments")))
+    });
+    let thinking = thinking.map(|thinking| ChatBlock::thinking(thinking, None));
+    let rest = unknown_fields(API, message, &["role"]);
+    thinking.into_iter().chain(content).chain(calls).chain(rest).collect()
+}
+
+/// A tool result; one of an unknown call becomes a note.
+fn parse_result(
+    mut message: Value,
+    open: &mut UnansweredCalls,
+    tools: &ToolNames<'_>,
+) -> ParsedEntry {
+    let id = text(&message, "tool_call_id").to_owned();
+    let mut call = open.take(&id, tool_name(&message));
+    if call.is_none() && !id.is_empty() {
+        call = tools.find(&id).map(|name| NamedCall { id, name });
+    }
+    match call {
+        Some(call) => result_entry(call.id, call.name, take_content(&mut message), false),
+        // A result entry without a call would be dropped as an orphan.
+        None => ParsedEntry::Note(text_of(message.get("content"))),
+    }
+}
+
+/// The tool that a result names; older clients write `name`.
+fn tool_name(message: &Value) -> &str {
+    match text(message, "tool_name") {
+        "" => text(message, "name"),
+        name => name,
+    }
+}
+
+fn replace_message(message: &mut Value, other: &ChatMessage) {
+    let (mut texts, mut images) = (Vec::new(), Vec::new());
+    for block in other.content() {
+        match block {
+            ChatBlock::Text { text: part, .. } => texts.push(part.as_str()),
+            ChatBlock::Image { data, .. } => images.push(Value::from(data.as_str())),
+            _ => {}
+        }
+    }
+    set(message, "content", texts.join("\n"));
+    if message.get("images").is_some() {
+        set(message, "images", images);
+    }
+    let (ChatMessage::Assistant(answer), Some(Value::Array(calls))) =
+        (other, message.get_mut("tool_calls"))
+    else {
+        return;
+    };
+    // A call without an id is known by its name and its place.
+    let mut kept = answer.tool_calls().peekable();
+    calls.retain_mut(|wire| {
+        let Some(function) = wire.get_mut("function").filter(|function| function.is_object())
+        else {
+            return true;
+        };
+        let call = kept.next_if(|call| text(function, "name") == call.name);
+        call.is_some_and(|call| {
+            set(function, "arguments", call.arguments.clone());
+            true
+        })
+    });
+}
