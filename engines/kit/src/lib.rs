@@ -50,4 +50,5 @@ pub mod dialogue;
 pub mod hash;
 pub mod identifiers;
 pub mod redact;
+pub mod rules;
 pub mod text;

@@ -3,7 +3,7 @@
 //! ```text
 //!  entries   P . . . . . . u . . . u . . F F F     P pinned, u user message, F newest frame
 //!  kept      P             └──────────────────     the newest whole turns, from the cut on
-//!  kept      P                     u     └────     the newest turn alone is too long
+//!  kept      P                     u     └────     a turn is too long: its newest frames
 //! ```
 //!
 //! A move frees more than it needs, so that the cached prefix stays valid for many requests. The
@@ -11,6 +11,7 @@
 
 mod stored_cut;
 
+use std::collections::HashSet;
 use std::ops::Range;
 
 use ctxhost_engine_api::transcript::tokens;
@@ -20,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::cursor::TranscriptCursor;
 use crate::cuts::trailing_frame;
 use crate::dialogue::is_request;
+use crate::rules::find_rules;
 use crate::settings::share_of;
 
 pub use stored_cut::StoredCut;
@@ -69,6 +71,8 @@ pub struct SlidingWindow {
     newest_user: Option<u64>,
     /// User requests, oldest first.
     requests: Vec<u64>,
+    /// Those with a rule or preference.
+    rules: Vec<u64>,
     cut: Option<WindowCut>,
 }
 
@@ -124,6 +128,9 @@ impl SlidingWindow {
             }
             if is_request(&entry) {
                 self.requests.push(entry.seq());
+                if find_rules(entry.text()).next().is_some() {
+                    self.rules.push(entry.seq());
+                }
             }
         }
     }
@@ -184,14 +191,17 @@ impl SlidingWindow {
         let spent_tokens: u64 = requests.iter().map(|&seq| tokens(seq..seq + 1)).sum();
         let target_tokens = free_tokens - spent_tokens;
         let from = tail_within(transcript, target_tokens, tokens);
-        let whole = self.turn_from(transcript, from).or_else(|| {
+        let turn = self.turn_from(transcript, from);
+        let whole = turn.or_else(|| {
             let newest = transcript.cut_at_or_before(self.newest_user?);
             let selection = self.selection(transcript, newest, None, &requests);
             (selection.tokens(rule, tokens) <= budget_tokens).then_some(newest)
         });
         // A turn longer than the budget is cut between its frames, behind its question.
         let (seq, lead) = match whole {
-            Some(seq) => (seq, None),
+            Some(seq) => self
+                .cut_in_turn_before(transcript, seq, target_tokens, tokens)
+                .unwrap_or((seq, None)),
             None => (self.frame_from(transcript, target_tokens, tokens), self.newest_user),
         };
         let selection = self.selection(transcript, seq, lead, &requests);
@@ -199,23 +209,31 @@ impl SlidingWindow {
         selection
     }
 
-    /// The newest requests before `end` that take at most `room_tokens`; a request that is too long
-    /// is skipped.
+    /// The newest requests before `end` that take at most `room_tokens`: rules in half of it, then the others. A request
+    /// that is too long is skipped.
     fn newest_requests(
         &self,
         end: u64,
         room_tokens: u64,
         tokens: &impl Fn(Range<u64>) -> u64,
     ) -> Vec<u64> {
-        let mut room = room_tokens;
-        let fits = |seq: &u64| {
-            let left = room.checked_sub(tokens(*seq..seq + 1));
-            room = left.unwrap_or(room);
-            left.is_some()
-        };
-        let older = self.requests.iter().rev().copied().filter(|seq| *seq < end);
-        let older = older.filter(|seq| !self.protected.contains(seq));
-        older.filter(fits).collect()
+        let mut chosen = HashSet::new();
+        let mut left_tokens = room_tokens;
+        let kinds = [(&self.rules, room_tokens / 2), (&self.requests, room_tokens)];
+        for (requests, most_tokens) in kinds {
+            let mut room_tokens = most_tokens.min(left_tokens);
+            let older = requests.iter().rev().filter(|seq| **seq < end);
+            for &seq in older.filter(|seq| !self.protected.contains(seq)) {
+                let entry_tokens = tokens(seq..seq + 1);
+                if entry_tokens <= room_tokens && chosen.insert(seq) {
+                    room_tokens -= entry_tokens;
+                    left_tokens -= entry_tokens;
+                }
+            }
+        }
+        let mut chosen: Vec<u64> = chosen.into_iter().collect();
+        chosen.sort_unstable();
+        chosen
     }
 
     /// The first turn that begins at or after `from`, or the newest turn.
@@ -224,6 +242,29 @@ impl SlidingWindow {
         let mut entries = transcript.range(from..newest);
         let turn = entries.find(|entry| entry.is_user_message() && entry.is_cut_point());
         (from <= newest).then(|| turn.map_or(newest, |entry| entry.seq()))
+    }
+
+    /// A cut inside the turn before `turn`, and the request of that turn, if whole turns would leave half of the room
+    /// empty: an agent's turn may be the whole session up to the user's next sentence.
+    fn cut_in_turn_before(
+        &self,
+        transcript: &Transcript,
+        turn: u64,
+        target_tokens: u64,
+        tokens: &impl Fn(Range<u64>) -> u64,
+    ) -> Option<(u64, Option<u64>)> {
+        let turn_tokens = tokens(turn..transcript.len() as u64);
+        if turn_tokens > target_tokens / 2 {
+            return None;
+        }
+        let lead = self.requests.iter().rev().copied().find(|seq| *seq < turn);
+        let unprotected = lead.filter(|seq| !self.protected.contains(seq));
+        let lead_tokens = unprotected.map_or(0, |seq| tokens(seq..seq + 1));
+        // A question that is a large paste would leave no room for the work on it.
+        let lead = lead.filter(|_| lead_tokens <= target_tokens / 4);
+        let room_tokens = target_tokens.saturating_sub(lead.map_or(0, |_| lead_tokens));
+        let from = tail_within(transcript, room_tokens, tokens);
+        (from < turn).then_some((from, lead))
     }
 
     /// The start of the newest frames of a turn that is too long; at least one frame.

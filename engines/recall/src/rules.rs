@@ -1,39 +1,15 @@
 //! The user's rules and preferences, valid until replaced.
 //!
-//! A sentence is a rule if it contains a cue (always, never, from now on, I prefer). A later rule
-//! about the same subject replaces the earlier one, which is then neither pinned nor retrieved.
+//! A later rule about the same subject replaces the earlier one, which is then neither pinned nor
+//! retrieved.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::LazyLock;
 
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 use ctxhost_engine_kit::name_ledger::NameLedger;
+use ctxhost_engine_kit::rules::{find_rules, is_change, parse_rule, without_cues};
 use ctxhost_engine_kit::search::distinct_terms;
-use regex::Regex;
 
-/// Cues of a rule or preference, in the languages most common among agents.
-const RULE_PATTERN: &str = concat!(
-    r"(?i)\b(?:always|never|from now on|going forward|for (?:all|every)|each time|every time|whenever",
-    r"|do(?: not|n't|n’t) (?:ever |use|touch|change|edit|commit|push|run|add|write|delete|send|call|mention|include|create|remove|install)",
-    r"|must(?: not)?|mustn't|make sure|be sure to|remember (?:that|to)|keep in mind|important:|rule:|note:",
-    r"|i(?: really| strongly)? (?:prefer|like|love|hate|dislike|don't like|can't stand|can't eat|need you to|want you to)",
-    r"|my (?:favou?rite|preferred)|allergic to|i(?:'m| am) (?:a )?(?:vegan|vegetarian)|call me|no longer|instead of|stop (?:using|doing)",
-    r"|prefer(?:red)?|should (?:always|never|only)|only use|use only|(?:is|are|goes|lives) now|now (?:is|uses|goes)|changed to|switch(?:ed)? to|has moved|moved to",
-    r"|immer|niemals|ab jetzt|nie|toujours|jamais|désormais|siempre|nunca|sempre|mai più)\b",
-    r"|总是|永远|不要|从现在|必须|以后|今後|常に|必ず|絶対|しないで|всегда|никогда|항상|절대",
-);
-/// Cues that an earlier rule does not hold any more.
-const CHANGE_PATTERN: &str = concat!(
-    r"(?i)\b(?:instead|no longer|from now on|going forward|anymore|any more|changed?|switch(?:ed)?|replace[sd]?|moved?|now|actually|correction|update[sd]?|rather than|scrap|forget)\b",
-    r"|从现在|以后|今後|改|ab jetzt|désormais",
-);
-
-/// Length of a rule, in weighted characters.
-// A longer sentence is a narrative that happens to contain a cue.
-const RULE_CHARS: std::ops::RangeInclusive<u64> = 8..=400;
-/// Bytes of a message that are searched for rules.
-// Users write at the beginning; the rest of a long message was pasted.
-const READ_BYTES: usize = 4_000;
 /// Common share of two subjects from which the later rule replaces the earlier; lower if it
 /// announces a change.
 const SAME_SUBJECT: f32 = 0.6;
@@ -44,9 +20,6 @@ const COMMON_VERBS: &str =
 /// Newest rules that a new one is compared with.
 // Keeps the cost of a message constant however long the session is.
 const COMPARED_RULES: usize = 400;
-
-static RULE_CUES: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(RULE_PATTERN).ok());
-static CHANGE_CUES: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(CHANGE_PATTERN).ok());
 
 /// The rules of one session, oldest first.
 #[derive(Debug, Default)]
@@ -78,23 +51,14 @@ pub(crate) struct UserRule {
 impl UserRules {
     /// Adds the rules in a user message.
     pub(crate) fn read_message(&mut self, seq: u64, text: &str, names: &NameLedger) {
-        let end = text.floor_char_boundary(text.len().min(READ_BYTES));
-        for sentence in sentences(text.get(..end).unwrap_or_default()) {
-            self.add(seq, sentence, names);
-        }
+        find_rules(text).for_each(|rule| self.add(seq, rule, names));
     }
 
-    /// Adds a sentence if it is a rule.
-    fn add(&mut self, seq: u64, sentence: &str, names: &NameLedger) {
-        let line = sentence.split_whitespace().collect::<Vec<_>>().join(" ");
-        let is_rule = RULE_CUES.as_ref().is_some_and(|rules| rules.is_match(&line));
-        // A question asks about a rule and does not state one.
-        if !is_rule || !RULE_CHARS.contains(&weighted_chars(&line)) || line.ends_with('?') {
-            return;
-        }
+    /// Adds a rule.
+    fn add(&mut self, seq: u64, line: String, names: &NameLedger) {
         let subject = subject_of(&line);
         // An announced change needs less evidence.
-        let is_change = CHANGE_CUES.as_ref().is_some_and(|changed| changed.is_match(&line));
+        let is_change = is_change(&line);
         let least = if is_change { CHANGED_SUBJECT } else { SAME_SUBJECT };
         let from = self.rules.len().saturating_sub(COMPARED_RULES);
         let compared = self.rules.iter_mut().skip(from).filter(|rule| !rule.is_replaced);
@@ -166,7 +130,7 @@ impl UserRules {
         let inside =
             summary.split(open.as_str()).skip(1).filter_map(|part| part.split_once(&close));
         for line in inside.flat_map(|(lines, _)| lines.lines()) {
-            if let Some(rule) = line.strip_prefix("- ") {
+            if let Some(rule) = line.strip_prefix("- ").and_then(parse_rule) {
                 self.add(seq, rule, names);
             }
         }
@@ -193,31 +157,10 @@ const TAG: &str = "rules-of-the-user";
 /// Size of the tags, in weighted characters.
 const BLOCK_CHARS: u64 = 44;
 
-fn sentences(text: &str) -> impl Iterator<Item = &str> {
-    text.lines().flat_map(|line| {
-        let mut start = 0;
-        let mut found = Vec::new();
-        for (at, mark) in line.match_indices(['.', '!', '?', '。', '！', '？', ';']) {
-            let end = at + mark.len();
-            let behind = line.get(end..).unwrap_or_default();
-            if !mark.is_ascii() || behind.is_empty() || behind.starts_with(char::is_whitespace) {
-                found.push(line.get(start..end).unwrap_or_default());
-                start = end;
-            }
-        }
-        found.push(line.get(start..).unwrap_or_default());
-        found
-    })
-}
-
 /// The terms of a rule without cues, common verbs, names and numbers: names and numbers are the
 /// values, which may change.
 fn subject_of(line: &str) -> Vec<u64> {
-    let without = |line: &str, pattern: &Option<Regex>| {
-        let replace = |pattern: &Regex| pattern.replace_all(line, " ").into_owned();
-        pattern.as_ref().map_or_else(|| line.to_owned(), replace)
-    };
-    let plain = without(&without(line, &RULE_CUES), &CHANGE_CUES);
+    let plain = without_cues(line);
     let words = plain.split_whitespace().filter(|word| !is_value(word));
     distinct_terms(&words.filter(|word| !is_common_verb(word)).collect::<Vec<_>>().join(" "))
 }
@@ -254,11 +197,6 @@ mod tests {
         }
         let lines = book.render(10_000, |_| false);
         lines.lines().filter_map(|line| line.strip_prefix("- ").map(str::to_owned)).collect()
-    }
-
-    #[test]
-    fn the_patterns_compile() {
-        assert!(RULE_CUES.is_some() && CHANGE_CUES.is_some());
     }
 
     #[test]

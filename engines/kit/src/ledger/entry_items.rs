@@ -3,6 +3,7 @@
 use ctxhost_engine_api::{Entry, EntryKind, Flags, Role, Transcript};
 
 use super::items::{self, LedgerItem};
+use super::requests::request_item;
 use super::{COMMANDS, IDENTIFIERS, REQUESTS, names};
 use crate::calls::{
     SHORT_ARGUMENT_BYTES, command_argument, failure_status, find_result, for_each_argument_text,
@@ -71,7 +72,7 @@ impl EntryItems {
         // A block lists its newest line first.
         self.add_mentioned(items::read_items(text, IDENTIFIERS).into_iter().rev());
         self.commands.extend(items::read_items(text, COMMANDS).into_iter().rev());
-        self.requests.extend(items::read_texts(text, REQUESTS).into_iter().map(LedgerItem::new));
+        self.requests.extend(items::read_texts(text, REQUESTS).into_iter().map(request_item));
     }
 
     fn add_message(&mut self, entry: &Entry<'_>) {
@@ -84,7 +85,7 @@ impl EntryItems {
             text.push_str(if text.is_empty() { IMAGE } else { " [with an image]" });
         }
         if !text.is_empty() {
-            self.requests.push(LedgerItem::new(text));
+            self.requests.push(request_item(text));
         }
     }
 

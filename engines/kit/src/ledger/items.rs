@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 use regex::Regex;
 
+use super::requests::RequestKind;
 use crate::caps::fair_cap;
 use crate::summary::envelope::escape_tag;
 use crate::text::{clip, one_line, prefix};
@@ -35,11 +36,13 @@ pub(super) struct LedgerItem {
     pub(super) label: String,
     /// Mentions by user or model; 0 if only a tool printed it.
     pub(super) mentions: u64,
+    /// Of a request: what it holds.
+    pub(super) request_kind: RequestKind,
 }
 
 impl LedgerItem {
     pub(super) fn new(text: impl Into<String>) -> LedgerItem {
-        LedgerItem { text: text.into(), label: String::new(), mentions: 1 }
+        LedgerItem { text: text.into(), mentions: 1, ..LedgerItem::default() }
     }
 
     pub(super) fn with_label(self, what: String) -> LedgerItem {

@@ -2,8 +2,10 @@
 
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 
-use super::items::{LedgerItems, text_line};
+use super::items::{LedgerItem, LedgerItems, text_line};
+use super::names;
 use crate::caps::fair_cap;
+use crate::rules::find_rules;
 use crate::text::head_and_tail;
 
 /// Lower bound of a cut request, in weighted characters.
@@ -11,27 +13,81 @@ use crate::text::head_and_tail;
 const LEAST_CHARS: u64 = 400;
 /// Size of the tags and the cut mark, in weighted characters.
 const TAG_CHARS: u64 = 48;
+/// Weighted characters of a request that are searched for names.
+const NAME_READ_CHARS: u64 = 2_000;
 /// Marks the omitted middle of a request.
 const GAP: &str = " […] ";
 
 /// Renders the block, oldest first, in at most `room_chars` weighted characters. If necessary the
-/// longest requests are cut, then the oldest dropped.
+/// longest requests are cut; if even that is too little, requests with rules stay before those with
+/// names, and those before the others, each newest first.
 pub(super) fn render(requests: &LedgerItems, room_chars: u64, tag: &str) -> Vec<String> {
-    let texts: Vec<&str> = requests.oldest_first().iter().map(|item| item.text.as_str()).collect();
+    let requests = requests.oldest_first();
     let room_chars = room_chars.saturating_sub(TAG_CHARS);
-    let sizes = texts.iter().map(|text| size(&text_line(text, tag)));
+    let sizes = requests.iter().map(|item| size(&text_line(&item.text, tag)));
     let limit_chars = fair_cap(sizes.collect(), room_chars).map(|level| level.max(LEAST_CHARS));
-    // Newest first, so that the oldest are dropped if even the cut requests do not fit.
-    let lines = texts.iter().rev().map(|text| line(text, limit_chars, tag));
-    let mut room = room_chars;
-    let mut shown: Vec<String> = Vec::new();
-    for line in lines {
-        let Some(left) = room.checked_sub(size(&line)) else { break };
-        room = left;
-        shown.push(line);
+    let mut lines: Vec<RequestLine> = requests
+        .iter()
+        .map(|item| {
+            let line = line(&item.text, limit_chars, tag);
+            RequestLine { kind: item.request_kind, chars: size(&line), line, is_shown: false }
+        })
+        .collect();
+    let mut left_chars = room_chars;
+    if lines.iter().map(|line| line.chars).sum::<u64>() > room_chars {
+        // At most half for each kind, so that rules do not displace what was asked last.
+        for kind in [RequestKind::Rule, RequestKind::Named] {
+            left_chars -= show_newest(&mut lines, left_chars / 2, |line| line.kind == kind);
+        }
     }
-    shown.reverse();
-    shown
+    show_newest(&mut lines, left_chars, |_| true);
+    lines.into_iter().filter(|line| line.is_shown).map(|line| line.line).collect()
+}
+
+/// What a request holds that later turns need.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum RequestKind {
+    /// A rule or preference.
+    Rule,
+    /// A name: a path, an order number.
+    Named,
+    /// Neither.
+    #[default]
+    Plain,
+}
+
+/// A request for the ledger.
+pub(super) fn request_item(text: String) -> LedgerItem {
+    let request_kind = if find_rules(&text).next().is_some() {
+        RequestKind::Rule
+    } else if !names::extract_names(&text, NAME_READ_CHARS).is_empty() {
+        RequestKind::Named
+    } else {
+        RequestKind::Plain
+    };
+    LedgerItem { request_kind, ..LedgerItem::new(text) }
+}
+
+struct RequestLine {
+    kind: RequestKind,
+    line: String,
+    chars: u64,
+    is_shown: bool,
+}
+
+/// Shows the newest lines that are wanted until one does not fit, and returns what they take.
+fn show_newest(
+    lines: &mut [RequestLine],
+    room_chars: u64,
+    is_wanted: impl Fn(&RequestLine) -> bool,
+) -> u64 {
+    let mut left_chars = room_chars;
+    for line in lines.iter_mut().rev().filter(|line| !line.is_shown && is_wanted(line)) {
+        let Some(left) = left_chars.checked_sub(line.chars) else { break };
+        left_chars = left;
+        line.is_shown = true;
+    }
+    room_chars - left_chars
 }
 
 fn line(text: &str, limit_chars: Option<u64>, tag: &str) -> String {

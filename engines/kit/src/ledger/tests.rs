@@ -234,3 +234,27 @@ fn several_ranges_search_each_entry_once() {
     reader.by_entry.values_mut().for_each(|items| *items = EntryItems::default());
     assert!(reader.read(&[0..120]).is_empty());
 }
+
+#[test]
+fn a_correction_and_a_fact_outlive_newer_requests() {
+    let mut talk = TranscriptBuilder::new();
+    talk.user("My order number is TX-55201.").assistant("Noted.");
+    talk.user("Correction: from now on answer in English.").assistant("Yes.");
+    (0..300).for_each(|number| {
+        talk.user(&format!("Question {number}: check the stock")).assistant("296 pieces");
+    });
+    let limits = LedgerLimits { request_chars: 1_000, ..ROOMY };
+    let text = ledger_of(&talk).render(limits, "");
+    for request in ["TX-55201", "answer in English", "Question 299", "Question 290"] {
+        assert!(text.contains(request), "{request}: {text}");
+    }
+    // Also when the next compaction reads the block.
+    let mut next = TranscriptBuilder::new();
+    next.summary(&wrap_summary(&text, &Provenance { entries: 602, writer: "extractive" }));
+    (300..600).for_each(|number| {
+        next.user(&format!("Question {number}: check the stock")).assistant("296 pieces");
+    });
+    let text = ledger_of(&next).render(limits, "");
+    assert!(text.contains("TX-55201") && text.contains("answer in English"), "{text}");
+    assert!(text.contains("Question 599") && !text.contains("Question 299"), "{text}");
+}

@@ -63,10 +63,45 @@ fn cuts_at_whole_turns_and_never_through_a_frame() {
         let newest = transcript.newest_user_message().unwrap().seq();
         assert!(selection.kept_ranges().iter().any(|range| range.contains(&newest)));
         if tail.start < newest {
-            assert!(transcript.get(tail.start).unwrap().is_user_message(), "budget {budget}");
+            let turn = transcript.range(tail.clone()).find(|entry| entry.is_user_message());
+            let turn_tokens = transcript.tokens(turn.unwrap().seq()..talk.len());
+            let is_whole = transcript.get(tail.start).unwrap().is_user_message();
+            assert!(is_whole || turn_tokens <= budget / 2, "budget {budget}");
             assert!(cost(&selection, &transcript) <= budget);
         }
     }
+}
+
+#[test]
+fn a_long_turn_before_a_short_one_keeps_its_newest_frames() {
+    let mut talk = TranscriptBuilder::new();
+    turn(&mut talk, 0, 1);
+    let question = talk.len();
+    turn(&mut talk, 1, 60);
+    talk.user("state?");
+    let transcript = talk.transcript();
+    let budget = transcript.total_tokens() / 2;
+    let selection = choose(&mut SlidingWindow::default(), &transcript, budget);
+    assert!(cost(&selection, &transcript) <= budget);
+    assert!(cost(&selection, &transcript) > budget / 2, "{selection:?}");
+    assert!(selection.kept_ranges().iter().any(|range| range.contains(&question)));
+}
+
+#[test]
+fn requests_with_rules_stay_before_newer_ones() {
+    let mut talk = TranscriptBuilder::new();
+    talk.user("the task").assistant("ok");
+    talk.user("Correction: from now on answer in English.").assistant("ok");
+    for number in 0..200 {
+        talk.user(&format!("Question {number}: check the stock of it")).assistant("some words");
+    }
+    let transcript = talk.transcript();
+    let rule = SlidingRule { request_share: 0.1, ..RULE };
+    let tokens = |range: Range<u64>| transcript.tokens(range);
+    let mut window = SlidingWindow::default();
+    window.follow(&transcript, &rule);
+    let selection = window.slide(&transcript, transcript.total_tokens() / 4, &rule, &tokens);
+    assert!(selection.kept_ranges().iter().any(|range| range.contains(&2)), "{selection:?}");
 }
 
 #[test]

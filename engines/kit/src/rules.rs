@@ -1,0 +1,138 @@
+//! Rules and preferences of the user: sentences with a cue, such as always, never, from now on, I prefer.
+
+use std::borrow::Cow;
+use std::ops::RangeInclusive;
+use std::sync::LazyLock;
+
+use ctxhost_engine_api::transcript::tokens::weighted_chars;
+use regex::Regex;
+
+/// Cues of a rule or preference, in the languages most common among agents.
+const RULE_PATTERN: &str = concat!(
+    r"(?i)\b(?:always|never|from now on|going forward|for (?:all|every)|each time|every time|whenever",
+    r"|do(?: not|n't|n’t) (?:ever |use|touch|change|edit|commit|push|run|add|write|delete|send|call|mention|include|create|remove|install)",
+    r"|must(?: not)?|mustn't|make sure|be sure to|remember (?:that|to)|keep in mind|important:|rule:|note:",
+    r"|i(?: really| strongly)? (?:prefer|like|love|hate|dislike|don't like|can't stand|can't eat|need you to|want you to)",
+    r"|my (?:favou?rite|preferred)|allergic to|i(?:'m| am) (?:a )?(?:vegan|vegetarian)|call me|no longer|instead of|stop (?:using|doing)",
+    r"|prefer(?:red)?|should (?:always|never|only)|only use|use only|(?:is|are|goes|lives) now|now (?:is|uses|goes)|changed to|switch(?:ed)? to|has moved|moved to",
+    // German, French, Spanish, Portuguese, Italian, Dutch, Polish.
+    r"|immer|niemals|nie|ab (?:jetzt|sofort)|nicht mehr|stattdessen",
+    r"|toujours|jamais|désormais|dorénavant|à partir de maintenant",
+    r"|siempre|nunca|de ahora en adelante|a partir de ahora|a partir de agora|daqui em diante",
+    r"|sempre|mai più|d'ora in poi|altijd|nooit|vanaf nu|zawsze|nigdy|od teraz",
+    // Turkish, Indonesian, Vietnamese, Russian, Ukrainian.
+    r"|her zaman|asla|bundan sonra|selalu|jangan|mulai sekarang|luôn luôn|không bao giờ|từ giờ",
+    r"|всегда|никогда|с этого момента|отныне|впредь|больше не|теперь|завжди|ніколи|відтепер|більше не)\b",
+    // Chinese, Japanese, Korean, Arabic, Hindi.
+    r"|总是|總是|永远|永遠|不要|从现在|從現在|必须|必須|以后|以後|今後|これから|常に|必ず|絶対|決して|しないで",
+    r"|항상|절대|지금부터|앞으로|하지 ?마|دائما|أبدا|من الآن|لا تستخدم|हमेशा|कभी नहीं|कभी न |अब से",
+);
+/// Cues that an earlier rule does not hold any more.
+const CHANGE_PATTERN: &str = concat!(
+    r"(?i)\b(?:instead|no longer|from now on|going forward|anymore|any more|changed?|switch(?:ed)?|replace[sd]?|moved?|now|actually|correction|update[sd]?|rather than|scrap|forget",
+    r"|ab (?:jetzt|sofort)|nicht mehr|stattdessen|korrektur|désormais|dorénavant|corrección|corre[cç][aã]o|correzione|correctie",
+    r"|a partir de (?:ahora|agora)|à partir de maintenant|d'ora in poi|vanaf nu|od teraz|bundan sonra|mulai sekarang|từ giờ",
+    r"|исправление|с этого момента|отныне|впредь|больше не|теперь|вместо|відтепер|замість)\b",
+    r"|从现在|從現在|以后|以後|今後|これから|改|更正|訂正|수정|지금부터|تصحيح|من الآن|सुधार|अब से",
+);
+
+/// Length of a rule, in weighted characters.
+// A longer sentence is a narrative that happens to contain a cue.
+const RULE_CHARS: RangeInclusive<u64> = 8..=400;
+/// Bytes of a message that are searched for rules.
+// Users write at the beginning; the rest of a long message was pasted.
+const READ_BYTES: usize = 4_000;
+
+static RULE_CUES: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(RULE_PATTERN).ok());
+static CHANGE_CUES: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(CHANGE_PATTERN).ok());
+
+/// The rules at the beginning of a user message, each on one line.
+pub fn find_rules(text: &str) -> impl Iterator<Item = String> {
+    let end = text.floor_char_boundary(text.len().min(READ_BYTES));
+    sentences(text.get(..end).unwrap_or_default()).filter_map(parse_rule)
+}
+
+/// A sentence on one line, if it is a rule.
+pub fn parse_rule(sentence: &str) -> Option<String> {
+    let line = sentence.split_whitespace().collect::<Vec<_>>().join(" ");
+    // A question asks about a rule and does not state one.
+    let is_question = line.ends_with(['?', '？', '؟']);
+    let is_rule = !is_question
+        && RULE_CHARS.contains(&weighted_chars(&line))
+        && RULE_CUES.as_ref().is_some_and(|cues| cues.is_match(&line));
+    is_rule.then_some(line)
+}
+
+/// Whether a rule announces that an earlier one changes.
+pub fn is_change(rule: &str) -> bool {
+    CHANGE_CUES.as_ref().is_some_and(|cues| cues.is_match(rule))
+}
+
+/// A rule without its cues.
+pub fn without_cues(rule: &str) -> String {
+    let mut rest = Cow::Borrowed(rule);
+    for cues in [&RULE_CUES, &CHANGE_CUES].into_iter().filter_map(|cues| cues.as_ref()) {
+        rest = Cow::Owned(cues.replace_all(&rest, " ").into_owned());
+    }
+    rest.into_owned()
+}
+
+fn sentences(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().flat_map(|line| {
+        let mut start = 0;
+        let mut found = Vec::new();
+        for (at, mark) in line.match_indices(['.', '!', '?', '。', '！', '？', '؟', '।', ';'])
+        {
+            let end = at + mark.len();
+            let behind = line.get(end..).unwrap_or_default();
+            if !mark.is_ascii() || behind.is_empty() || behind.starts_with(char::is_whitespace) {
+                found.push(line.get(start..end).unwrap_or_default());
+                start = end;
+            }
+        }
+        found.push(line.get(start..).unwrap_or_default());
+        found
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(text: &str) -> Vec<String> {
+        find_rules(text).collect()
+    }
+
+    #[test]
+    fn the_patterns_compile() {
+        assert!(RULE_CUES.is_some() && CHANGE_CUES.is_some());
+    }
+
+    #[test]
+    fn rules_and_corrections_are_found_in_many_languages() {
+        for (rule, correction) in [
+            ("Always answer in French.", "Correction: from now on answer in English."),
+            ("Antworte immer auf Französisch.", "Korrektur: ab jetzt auf Englisch antworten."),
+            ("Responde siempre en francés.", "Corrección: a partir de ahora responde en inglés."),
+            ("Всегда отвечай по-французски.", "Исправление: с этого момента отвечай по-английски."),
+            ("Her zaman Fransızca cevap ver.", "Bundan sonra İngilizce cevap ver."),
+            ("总是用法语回答我的问题。", "更正：从现在开始用英语回答。"),
+            ("必ずフランス語で答えてください。", "訂正：これからは英語で答えてください。"),
+            ("항상 프랑스어로 대답해 주세요.", "수정: 지금부터 영어로 대답해 주세요."),
+            ("أجب دائما بالفرنسية.", "تصحيح: من الآن أجب بالإنجليزية."),
+            ("हमेशा फ़्रेंच में जवाब दो।", "सुधार: अब से अंग्रेज़ी में जवाब दो।"),
+        ] {
+            assert_eq!(rules(rule), [rule]);
+            assert_eq!(rules(correction), [correction]);
+            assert!(is_change(correction), "{correction}");
+        }
+    }
+
+    #[test]
+    fn questions_and_plain_requests_are_no_rules() {
+        for text in ["Should I always do that?", "fix the parser", "总是这样吗？", "Покажи файл."]
+        {
+            assert_eq!(rules(text), Vec::<String>::new(), "{text}");
+        }
+    }
+}
