@@ -49,6 +49,8 @@ mod overtaken;
 mod proxies;
 #[path = "gateway/raw.rs"]
 mod raw;
+#[path = "gateway/recompacted.rs"]
+mod recompacted;
 #[path = "gateway/reserve.rs"]
 mod reserve;
 #[path = "gateway/rewritten.rs"]

@@ -160,6 +160,14 @@ impl RecordBody {
             .with_field("summary", json_string(summary))
     }
 
+    /// A compaction that was made elsewhere: its summary, and nothing of what was before.
+    pub fn returned_summary(summary: &str) -> RecordBody {
+        RecordBody::new(RecordKind::Compaction)
+            .with_field("summary", json_string(summary))
+            .with_field("firstKeptEntryId", json_string(""))
+            .with_field("tokensBefore", "0".to_owned())
+    }
+
     /// Replaces the content of an earlier record by this JSON; `None` hides the record from the context.
     pub fn context_edit(target_id: &str, content: Option<&str>) -> RecordBody {
         let body =

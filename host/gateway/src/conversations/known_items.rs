@@ -102,6 +102,11 @@ impl KnownItems {
         self.entries.len()
     }
 
+    /// The canonical hash of the first item.
+    pub(crate) fn first_item(&self) -> Option<SeededHash> {
+        self.items.first().map(|known| known.canonical.hash)
+    }
+
     /// The location of an entry in a request.
     pub(crate) fn location(&self, id: &str) -> Option<EntryLocation> {
         self.locations.get(id).copied()
@@ -328,6 +333,7 @@ impl KnownItems {
         for record in session.branch() {
             match record.kind() {
                 RecordKind::Message | RecordKind::CustomMessage => entries.push(record),
+                RecordKind::Compaction if is_returned_summary(record) => entries.push(record),
                 RecordKind::ContextEdit => {
                     is_amended = true;
                     match edit_of(record) {
@@ -427,6 +433,11 @@ impl KnownItems {
 /// A hash of an entry's text.
 pub(crate) fn text_hash(text: &str) -> u64 {
     xxh3_64(text.as_bytes())
+}
+
+/// Whether a compaction is not of this session's engine: the client has sent its summary.
+fn is_returned_summary(record: &Record) -> bool {
+    record.compaction().is_some_and(|compaction| compaction.engine.is_empty())
 }
 
 /// The target of an edit record and its new text; no text if the target was removed.

@@ -9,6 +9,7 @@ use serde::ser::{SerializeMap, Serializer};
 use serde_json::Value;
 use xxhash_rust::xxh3::{Xxh3, xxh3_128_with_seed};
 
+use super::returned_summary::ReturnedSummary;
 use super::traits::ItemTraits;
 use crate::secret::SecretFile;
 use ctxhost_dialects::inbound::parse_item;
@@ -179,6 +180,7 @@ pub(crate) struct RequestItems<'a> {
     items: &'a [&'a str],
     names: ItemHashes,
     scope: ConversationScope,
+    returned_summary: Option<ReturnedSummary>,
 }
 
 /// The scope in which a conversation is searched.
@@ -203,7 +205,7 @@ impl<'a> RequestItems<'a> {
     pub(crate) fn new(seed: u64, items: &'a [&'a str]) -> RequestItems<'a> {
         let raw = items.iter().map(|item| SeededHash::new(seed, item)).collect();
         let names = ItemHashes { seed, raw, canonical: vec![None; items.len()] };
-        RequestItems { items, names, scope: ConversationScope::default() }
+        RequestItems { items, names, scope: ConversationScope::default(), returned_summary: None }
     }
 
     /// The scope.
@@ -214,6 +216,16 @@ impl<'a> RequestItems<'a> {
     /// Sets the scope.
     pub(crate) fn set_scope(&mut self, scope: ConversationScope) {
         self.scope = scope;
+    }
+
+    /// The summary of this gateway that its first item is.
+    pub(crate) fn returned_summary(&self) -> Option<&ReturnedSummary> {
+        self.returned_summary.as_ref()
+    }
+
+    /// Sets the summary that its first item is.
+    pub(crate) fn set_returned_summary(&mut self, summary: Option<ReturnedSummary>) {
+        self.returned_summary = summary;
     }
 
     /// The number of items.

@@ -124,6 +124,20 @@ impl ConversationTable {
         Some(conversation)
     }
 
+    /// The conversation with this session id, which is in memory or in the folder of `home_key`.
+    pub(crate) async fn find_by_id(
+        &self,
+        key: SeededHash,
+        home_key: SeededHash,
+        id: &str,
+    ) -> Option<Arc<Conversation>> {
+        let known = self.table().conversations.get(id).cloned();
+        match known {
+            Some(conversation) => Some(conversation),
+            None => self.read(key, home_key, id.to_owned()).await,
+        }
+    }
+
     /// The conversation most of whose items a client has replaced by a summary, or dropped; `None` if there is
     /// none or several match equally.
     pub(crate) fn find_by_summary(

@@ -6,21 +6,26 @@ use axum::body::Bytes;
 use axum::http::StatusCode;
 use ctxhost_engine_api::{EntryKind, PlanItem, Trigger};
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::core::Proxy;
 use super::endpoint::Endpoint;
-use super::ingest::RequestMeta;
+use super::ingest::{IngestedRequest, RequestMeta};
 use super::messages::{ClientRequest, LocalResponse, ShapingReport};
-use super::references::message_text;
 use super::request::ProxyAction;
-use super::shaping::{ParsedRequest, compaction_label};
-use crate::conversations::RequestItems;
+use super::shaping::{ParsedRequest, compaction_label, render_items, with_client_text};
+use super::signed_summary::CarriedHistory;
+use super::thinking::ThinkingPlan;
+use crate::conversations::{KnownItems, RequestItems, SummaryOrigin};
 use ctxhost_agent::{SessionGuard, TurnError};
 use ctxhost_config::GatewaySettings;
 use ctxhost_context::{CompactionOutcome, ContextError, Prompt, Target};
 use ctxhost_history as history;
 use ctxhost_session::{RecordKind, Session};
+
+/// The summary of an engine that leaves messages out without a trace.
+const LEFT_OUT: &str = "Earlier messages were left out.";
 
 /// The items to compact; `None` if the request is not a compaction request.
 pub(super) fn items_to_compact<'a, 'b>(
@@ -68,7 +73,10 @@ impl Proxy {
         };
         let (target, _) =
             self.target(request, parsed.body, &ingested.guard, ingested.is_fit_only());
-        let compacted = compact_to_share(&mut ingested.guard, target.clone(), &self.settings).await;
+        let is_new = !is_only_returned(request_items)
+            && has_new_messages(ingested.guard.context().session().session());
+        let compacted =
+            compact_to_share(&mut ingested.guard, target.clone(), &self.settings, is_new).await;
         let (outcomes, prompt) = match compacted {
             Ok(compacted) => compacted,
             Err(error) if self.is_fatal(&error) => {
@@ -83,7 +91,14 @@ impl Proxy {
                 return ProxyAction::pass_through(request);
             }
         };
-        let text = render_text(&prompt, ingested.guard.context().session().session());
+        let history = carry(&ingested, parsed, &prompt);
+        let content = match self.summary_signer.sign(&history) {
+            Ok(content) => content,
+            Err(error) => {
+                tracing::warn!(%error, session = ingested.session, "compaction failed: the request is forwarded to the provider");
+                return ProxyAction::pass_through(request);
+            }
+        };
         let report = ShapingReport {
             engine: prompt.engine.clone(),
             tokens: Some(prompt.checked.tokens),
@@ -99,7 +114,7 @@ impl Proxy {
         let item = json!({
             "type": "compaction",
             "id": format!("cmp_{}", ingested.session),
-            "encrypted_content": self.summary_signer.sign(&text),
+            "encrypted_content": content,
         });
         let model = request.endpoint.model(parsed.body).into_owned();
         let response = CompactResponse {
@@ -134,12 +149,12 @@ async fn compact_to_share(
     guard: &mut SessionGuard,
     mut target: Target,
     settings: &GatewaySettings,
+    is_new: bool,
 ) -> Result<(Vec<CompactionOutcome>, Prompt), TurnError> {
     let share = |share: f64| (target.window_tokens as f64 * share) as u64;
     let worthwhile_tokens = share(settings.compacted_min_share);
     let most_tokens = share(settings.compacted_max_share);
-    let is_worthwhile = guard.view().total_tokens() > worthwhile_tokens
-        && has_new_messages(guard.context().session().session());
+    let is_worthwhile = is_new && guard.view().total_tokens() > worthwhile_tokens;
     target.trigger = Trigger::Manual;
     let mut outcomes = if is_worthwhile { guard.compact(&target, None).await? } else { Vec::new() };
     // The share is a goal, not a limit: if the pinned messages exceed it, the window decides.
@@ -164,24 +179,72 @@ fn has_new_messages(session: &Session) -> bool {
     kinds.into_iter().find(is_relevant).is_some_and(|kind| *kind != RecordKind::Compaction)
 }
 
-/// The prompt as one text. Summaries are included without their frame, which is added when the text comes back.
-fn render_text(prompt: &Prompt, session: &Session) -> String {
-    let items = prompt.items();
-    let texts = items.iter().map(|item| match (item, item.entry()) {
-        (PlanItem::Kept(_), Some(entry)) if entry.kind() == EntryKind::CompactionSummary => {
-            let compaction = history::compactions(session)
-                .into_iter()
-                .find(|compaction| compaction.id == entry.id());
-            compaction.map_or_else(|| entry.text().to_owned(), |compaction| compaction.summary)
+/// Whether a request has only what its client got with the last compaction.
+fn is_only_returned(request_items: &RequestItems<'_>) -> bool {
+    let returned = request_items.returned_summary();
+    returned.is_some_and(|summary| request_items.len() == summary.items)
+}
+
+/// What the client carries of a prompt.
+fn carry(ingested: &IngestedRequest, parsed: ParsedRequest<'_>, prompt: &Prompt) -> CarriedHistory {
+    let known_items = ingested.conversation.known_items();
+    let session = ingested.guard.context().session();
+    let (mut kept, mut summaries) = (Vec::new(), Vec::new());
+    for item in prompt.items() {
+        let is_kept = match (&item, item.entry()) {
+            (PlanItem::MissingResult { .. }, _) => true,
+            (_, Some(entry)) => {
+                entry.kind() != EntryKind::CompactionSummary
+                    && known_items.location(entry.id()).is_some()
+            }
+            _ => false,
+        };
+        if is_kept {
+            kept.push(with_client_text(item, &known_items));
+        } else {
+            summaries.push(summary_text(&item, session.session()));
         }
-        (_, None) => item.text().into_owned(),
-        (_, Some(entry)) => {
-            let calls = entry.tool_calls().into_iter();
-            let calls = calls.map(|call| (call.name.to_string(), call.arguments.to_string()));
-            message_text(item.role(), &item.text(), calls)
-        }
+    }
+    let thinking = ThinkingPlan::default();
+    let body = render_items(parsed, &known_items, &kept, session.images(), &thinking);
+    let input = items_of(parsed, &body);
+    let is_whole = input.iter().map(|item| item.get()).eq(known_texts(parsed, &known_items));
+    if summaries.is_empty() && !is_whole {
+        summaries.push(LEFT_OUT.to_owned());
+    }
+    let origin = known_items.first_item().map(|first_item| SummaryOrigin {
+        home_key: ingested.conversation.key(),
+        session: ingested.session.clone(),
+        first_item,
     });
-    texts.collect::<Vec<_>>().join("\n\n")
+    CarriedHistory::new(summaries.join("\n\n"), input, origin)
+}
+
+/// The text of an inserted item or of a summary, without the frame of the latter.
+fn summary_text(item: &PlanItem<'_>, session: &Session) -> String {
+    let id = item.entry().map(|entry| entry.id().to_owned());
+    let summary = history::compactions(session)
+        .into_iter()
+        .find(|compaction| Some(&compaction.id) == id.as_ref())
+        .map(|compaction| compaction.summary);
+    summary.unwrap_or_else(|| item.text().into_owned())
+}
+
+/// The items in a rendered body.
+fn items_of(parsed: ParsedRequest<'_>, body: &[u8]) -> Vec<Box<RawValue>> {
+    // By position: an instruction that has become the first item would be read as one before the items.
+    let (before, after) = parsed.body.split_at_messages(parsed.json, false);
+    let end = body.len().saturating_sub(after.len());
+    let items = body.get(before.len()..end).map(String::from_utf8_lossy).unwrap_or_default();
+    serde_json::from_str(&format!("[{items}]")).unwrap_or_default()
+}
+
+/// The items of a request that are known.
+fn known_texts<'a>(
+    parsed: ParsedRequest<'a>,
+    known_items: &KnownItems,
+) -> impl Iterator<Item = &'a str> {
+    parsed.body.items.iter().copied().take(known_items.len())
 }
 
 /// A response with one compaction item.

@@ -13,7 +13,7 @@ use super::long_window;
 use super::messages::{ClientRequest, LocalResponse, ShapingReport};
 use super::request::{ProxyAction, ProxyRequest};
 use super::shaping::{ParsedRequest, ShapedRequest};
-use crate::conversations::{RequestItems, SeededHash, session_scope};
+use crate::conversations::{RequestItems, ReturnedSummary, SeededHash, session_scope};
 use ctxhost_agent::{SessionGuard, TurnError};
 use ctxhost_context::accounting::LearnedWindow;
 use ctxhost_context::{CompactionPolicy, Context, ContextError, Target};
@@ -26,15 +26,20 @@ impl Proxy {
     pub async fn handle(self: &Arc<Self>, request: &ClientRequest) -> ProxyAction {
         let action = if is_large(request) {
             let (proxy, request) = (self.clone(), request.clone());
-            run_blocking(async move { proxy.process(&request).await }).await
+            run_blocking(async move { proxy.process(&request, None).await }).await
         } else {
-            self.process(request).await
+            self.process(request, None).await
         };
         self.start_eviction();
         action
     }
 
-    async fn process(self: &Arc<Self>, request: &ClientRequest) -> ProxyAction {
+    /// `summary` is the summary of this gateway that the request starts with.
+    async fn process(
+        self: &Arc<Self>,
+        request: &ClientRequest,
+        summary: Option<ReturnedSummary>,
+    ) -> ProxyAction {
         let json = match std::str::from_utf8(&request.body) {
             Ok(json) => json,
             Err(error) => {
@@ -71,13 +76,14 @@ impl Proxy {
                 return self.forward_unread(request, self.unread_key(&request.body), &error);
             }
         };
-        if let Some(opened) = self.summary_signer.replace_signed(json, &body) {
-            let request = ClientRequest { body: opened.into(), ..request.clone() };
+        if let Some(opened) = self.summary_signer.open_items(json, &body) {
+            let request = ClientRequest { body: opened.json.into(), ..request.clone() };
             // This recurses once: the new body has no signed summary left.
-            return Box::pin(self.process(&request)).await;
+            return Box::pin(self.process(&request, opened.summary)).await;
         }
         let to_compact = compact_endpoint::items_to_compact(&request.endpoint, &body.items);
         let mut request_items = RequestItems::new(self.seed, to_compact.unwrap_or(&body.items));
+        request_items.set_returned_summary(summary);
         let key = self.conversation_key(scope.as_deref(), &mut request_items);
         let parsed = ParsedRequest { inbound, bytes: &request.body, json, body: &body };
         let meta = RequestMeta { inbound, headers: &request.headers, key };

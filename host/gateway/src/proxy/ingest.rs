@@ -12,7 +12,8 @@ use super::client_compaction;
 use super::core::Proxy;
 use super::new_items::NewItems;
 use crate::conversations::{
-    Conversation, KnownItems, LastRequest, RequestItems, RequestMatch, SeededHash, has_compactions,
+    Conversation, KnownItems, LastRequest, RequestItems, RequestMatch, SeededHash, SummaryOrigin,
+    has_compactions,
 };
 use ctxhost_agent::{SessionGuard, SessionId, TurnError};
 use ctxhost_context::accounting::TokenAccounting;
@@ -145,6 +146,11 @@ impl Proxy {
         meta: &RequestMeta<'_>,
         request_items: &mut RequestItems<'_>,
     ) -> Option<(Arc<Conversation>, SessionGuard)> {
+        if let Some(summary) = request_items.returned_summary() {
+            let (conversation, guard) = self.lock_origin(meta, summary.origin.as_ref()?).await?;
+            self.conversations.add_key(meta.key, &conversation, self.runtime.now_ms());
+            return Some((conversation, guard));
+        }
         // A client that compacted sends a history that matches nothing; its summary is the only trace.
         let summary = client_compaction::find_summary(request_items.items());
         let aligned = self.conversations.find_by_summary(request_items, summary.is_some());
@@ -156,6 +162,23 @@ impl Proxy {
         let guard = self.lock_conversation(&conversation).await?;
         self.conversations.add_key(meta.key, &conversation, self.runtime.now_ms());
         Some((conversation, guard))
+    }
+
+    /// Locks the conversation that a summary was made of, unless it continues from that one already or is in use.
+    async fn lock_origin(
+        &self,
+        meta: &RequestMeta<'_>,
+        origin: &SummaryOrigin,
+    ) -> Option<(Arc<Conversation>, SessionGuard)> {
+        let SummaryOrigin { home_key, session, first_item } = origin;
+        let conversation = self.conversations.find_by_id(meta.key, *home_key, session).await?;
+        let guard = self.lock_conversation(&conversation).await?;
+        let is_as_then = {
+            let state = conversation.state();
+            state.known.first_item() == Some(*first_item)
+                && state.last_request != LastRequest::InFlight
+        };
+        is_as_then.then_some((conversation, guard))
     }
 
     /// The only conversation in scope whose client has asked for a summary. Without a session id, the summary must quote

@@ -43,7 +43,20 @@ impl NewItems {
             }
             new.groups.push(NewGroup { item_count: group.item_count, entries });
         }
+        if let Some(summary) = request_items.returned_summary().filter(|_| known_items.is_empty()) {
+            new.set_summary(&summary.text);
+        }
         Ok(new)
+    }
+
+    /// Makes the first entry a summary, which engines may fold into the next one.
+    fn set_summary(&mut self, text: &str) {
+        if let Some(body) = self.bodies.first_mut() {
+            *body = RecordBody::returned_summary(text);
+        }
+        if let Some(entry) = self.groups.first_mut().and_then(|group| group.entries.first_mut()) {
+            *entry = EntryTraits::default();
+        }
     }
 
     /// The index of the first record that is a user's request.
