@@ -14,7 +14,7 @@ const RULE_PATTERN: &str = concat!(
     r"|must(?: not)?|mustn't|make sure|be sure to|remember (?:that|to)|keep in mind|important:|rule:|note:",
     r"|i(?: really| strongly)? (?:prefer|like|love|hate|dislike|don't like|can't stand|can't eat|need you to|want you to)",
     r"|my (?:favou?rite|preferred)|allergic to|i(?:'m| am) (?:a )?(?:vegan|vegetarian)|call me|no longer|instead of|stop (?:using|doing)",
-    r"|prefer(?:red)?|should (?:always|never|only)|only use|use only|(?:is|are|goes|lives) now|now (?:is|uses|goes)|changed to|switch(?:ed)? to|has moved|moved to",
+    r"|avoid|shouldn['’]?t|should (?:always|never|only|not)|prefer(?:red)?|only use|use only|(?:is|are|goes|lives) now|now (?:is|uses|goes)|changed to|switch(?:ed)? to|has moved|moved to",
     // German, French, Spanish, Portuguese, Italian, Dutch, Polish.
     r"|immer|niemals|nie|ab (?:jetzt|sofort)|nicht mehr|stattdessen",
     r"|toujours|jamais|désormais|dorénavant|à partir de maintenant",
@@ -24,7 +24,7 @@ const RULE_PATTERN: &str = concat!(
     r"|her zaman|asla|bundan sonra|selalu|jangan|mulai sekarang|luôn luôn|không bao giờ|từ giờ",
     r"|всегда|никогда|с этого момента|отныне|впредь|больше не|теперь|завжди|ніколи|відтепер|більше не)\b",
     // Chinese, Japanese, Korean, Arabic, Hindi.
-    r"|总是|總是|永远|永遠|不要|从现在|從現在|必须|必須|以后|以後|今後|これから|常に|必ず|絶対|決して|しないで",
+    r"|总是|總是|永远|永遠|不要|从现在|從現在|必须|必須|禁止|务必|始终|一律|以后|以後|今後|これから|常に|必ず|絶対|決して|しないで",
     r"|항상|절대|지금부터|앞으로|하지 ?마|دائما|أبدا|من الآن|لا تستخدم|हमेशा|कभी नहीं|कभी न |अब से",
 );
 /// Cues that an earlier rule does not hold any more.

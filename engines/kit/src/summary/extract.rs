@@ -11,6 +11,7 @@ use super::sections::{LINE_LIMIT_CHARS, MAX_DECISIONS, MAX_LINES, SummarySection
 use super::sentences::{Sentence, sentences_with_topics, strip_bullet, strip_emphasis};
 use super::similarity::LineWords;
 use crate::identifiers;
+use crate::rules::parse_rule;
 
 /// Number of newest messages that are searched for identifiers.
 // Older names rarely belong to the current work, and the ledger has them anyway.
@@ -28,12 +29,6 @@ static DECISION: LazyLock<Option<Regex>> = LazyLock::new(|| {
 static TODO: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
         r"(?i)^\[ \]|\btodo\b|^next\b|\bnext step|\bstill need|\bremaining (?:work|task|step)|\bleft to do\b|接下来|下一步|待办|还需要|尚未",
-    )
-    .ok()
-});
-static CONSTRAINT: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(
-        r"(?i)\b(?:never|always|must|mustn'?t|do not|don'?t|should not|shouldn'?t|make sure|only use|avoid)\b|不要|必须|始终|禁止|务必|永远|一律",
     )
     .ok()
 });
@@ -73,7 +68,7 @@ pub fn extract_sections_before(
             !is_question && !is_done(&sentence.text) && is_about(&TODO, sentence)
         }),
         constraints: newest_lines(excerpts, MAX_LINES, |excerpt, sentence, _| {
-            excerpt.role == ExcerptRole::User && is_about(&CONSTRAINT, sentence)
+            excerpt.role == ExcerptRole::User && is_constraint(sentence)
         }),
         requests: pending_requests(excerpts, is_answered_later),
         identifiers: newest_identifiers(excerpts),
@@ -108,13 +103,25 @@ fn is_about(pattern: &LazyLock<Option<Regex>>, sentence: &Sentence) -> bool {
         || sentence.topic.as_ref().is_some_and(|topic| holds(pattern, topic))
 }
 
+/// Whether a sentence or the heading of its list is a rule.
+fn is_constraint(sentence: &Sentence) -> bool {
+    let topic = sentence.topic.as_deref();
+    std::iter::once(sentence.text.as_str()).chain(topic).any(|text| parse_rule(text).is_some())
+}
+
 /// Whether a line is a completed task.
 fn is_done(line: &str) -> bool {
     line.starts_with("[x]") || line.starts_with("[X]") || line.starts_with('✅')
 }
 
 fn newest_identifiers(excerpts: &[MessageExcerpt<'_>]) -> Vec<String> {
-    let newest = || excerpts.iter().rev().take(IDENTIFIER_MESSAGES);
+    let found = identifiers_of(excerpts.iter().rev().take(IDENTIFIER_MESSAGES));
+    // "None" would be wrong if only older messages have some.
+    if found.is_empty() { identifiers_of(excerpts.iter().rev()) } else { found }
+}
+
+fn identifiers_of<'a>(newest: impl Iterator<Item = &'a MessageExcerpt<'a>> + Clone) -> Vec<String> {
+    let newest = || newest.clone();
     let spoken = newest().filter(|excerpt| excerpt.role != ExcerptRole::Tool);
     let printed = newest().filter(|excerpt| excerpt.role == ExcerptRole::Tool);
     // Tool output is full of names that the work does not need, so it comes last.
@@ -181,7 +188,7 @@ pub(super) mod tests {
 
     #[test]
     fn patterns_compile() {
-        for pattern in [&DECISION, &TODO, &CONSTRAINT, &NARRATION, &AGREEMENT] {
+        for pattern in [&DECISION, &TODO, &NARRATION, &AGREEMENT] {
             assert!(pattern.is_some());
         }
     }
