@@ -1,11 +1,15 @@
 //! Rules and preferences of the user: sentences with a cue, such as always, never, from now on, I prefer.
 
+mod subject;
+
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
 use std::sync::LazyLock;
 
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 use regex::Regex;
+
+pub use subject::{RuleSubject, drop_replaced};
 
 /// Cues of a rule or preference, in the languages most common among agents.
 const RULE_PATTERN: &str = concat!(
@@ -14,7 +18,7 @@ const RULE_PATTERN: &str = concat!(
     r"|must(?: not)?|mustn't|make sure|be sure to|remember (?:that|to)|keep in mind|important:|rule:|note:",
     r"|i(?: really| strongly)? (?:prefer|like|love|hate|dislike|don't like|can't stand|can't eat|need you to|want you to)",
     r"|my (?:favou?rite|preferred)|allergic to|i(?:'m| am) (?:a )?(?:vegan|vegetarian)|call me|no longer|instead of|stop (?:using|doing)",
-    r"|avoid|shouldn['’]?t|should (?:always|never|only|not)|prefer(?:red)?|only use|use only|(?:is|are|goes|lives) now|now (?:is|uses|goes)|changed to|switch(?:ed)? to|has moved|moved to",
+    r"|avoid|shouldn['’]?t|should (?:always|never|only|not)|prefer(?:red)?|only use|use only|(?:is|are|goes|lives) now|now (?:is|uses|goes)|changed to|change of plans?|correction:|switch(?:ed)? to|has moved|moved to",
     // German, French, Spanish, Portuguese, Italian, Dutch, Polish.
     r"|immer|niemals|nie|ab (?:jetzt|sofort)|nicht mehr|stattdessen",
     r"|toujours|jamais|désormais|dorénavant|à partir de maintenant",
@@ -64,12 +68,12 @@ pub fn parse_rule(sentence: &str) -> Option<String> {
 }
 
 /// Whether a rule announces that an earlier one changes.
-pub fn is_change(rule: &str) -> bool {
+fn is_change(rule: &str) -> bool {
     CHANGE_CUES.as_ref().is_some_and(|cues| cues.is_match(rule))
 }
 
 /// A rule without its cues.
-pub fn without_cues(rule: &str) -> String {
+fn without_cues(rule: &str) -> String {
     let mut rest = Cow::Borrowed(rule);
     for cues in [&RULE_CUES, &CHANGE_CUES].into_iter().filter_map(|cues| cues.as_ref()) {
         rest = Cow::Owned(cues.replace_all(&rest, " ").into_owned());

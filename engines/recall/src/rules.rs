@@ -7,16 +7,8 @@ use std::collections::{HashMap, HashSet};
 
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 use ctxhost_engine_kit::name_ledger::NameLedger;
-use ctxhost_engine_kit::rules::{find_rules, is_change, parse_rule, without_cues};
-use ctxhost_engine_kit::search::distinct_terms;
+use ctxhost_engine_kit::rules::{RuleSubject, find_rules, parse_rule};
 
-/// Common share of two subjects from which the later rule replaces the earlier; lower if it
-/// announces a change.
-const SAME_SUBJECT: f32 = 0.6;
-const CHANGED_SUBJECT: f32 = 0.45;
-/// Verbs of instructions, which do not identify the subject.
-const COMMON_VERBS: &str =
-    "use run write make add keep put get set go goes do need want please ever begin end";
 /// Newest rules that a new one is compared with.
 // Keeps the cost of a message constant however long the session is.
 const COMPARED_RULES: usize = 400;
@@ -42,8 +34,7 @@ pub(crate) struct UserRule {
     pub(crate) text: String,
     /// Whether a later rule replaced it.
     pub(crate) is_replaced: bool,
-    /// The terms of its subject, without the cues.
-    subject: Vec<u64>,
+    subject: RuleSubject,
     /// Numbers of its names.
     names: Box<[u32]>,
 }
@@ -56,22 +47,12 @@ impl UserRules {
 
     /// Adds a rule.
     fn add(&mut self, seq: u64, line: String, names: &NameLedger) {
-        let subject = subject_of(&line);
-        // An announced change needs less evidence.
-        let is_change = is_change(&line);
-        let least = if is_change { CHANGED_SUBJECT } else { SAME_SUBJECT };
+        let subject = RuleSubject::new(&line);
         let from = self.rules.len().saturating_sub(COMPARED_RULES);
-        let compared = self.rules.iter_mut().skip(from).filter(|rule| !rule.is_replaced);
-        let related = compared.filter_map(|rule| {
-            let share = common_share(&subject, &rule.subject);
-            (share >= least).then_some((rule, share))
-        });
-        // A change replaces only the nearest rule; a repetition replaces every equal one.
-        let mut related: Vec<(&mut UserRule, f32)> = related.collect();
-        related
-            .sort_by(|left, right| right.1.total_cmp(&left.1).then(right.0.seq.cmp(&left.0.seq)));
-        let count = if is_change { 1 } else { related.len() };
-        for (earlier, _) in related.into_iter().take(count) {
+        let compared =
+            self.rules.iter().enumerate().skip(from).filter(|(_, rule)| !rule.is_replaced);
+        for number in subject.replaced(compared.map(|(number, rule)| (number, &rule.subject))) {
+            let Some(earlier) = self.rules.get_mut(number) else { continue };
             earlier.is_replaced = true;
             self.replaced += 1;
             withdraw(&earlier.names, &mut self.valid_names, &mut self.withdrawn_names);
@@ -157,35 +138,6 @@ const TAG: &str = "rules-of-the-user";
 /// Size of the tags, in weighted characters.
 const BLOCK_CHARS: u64 = 44;
 
-/// The terms of a rule without cues, common verbs, names and numbers: names and numbers are the
-/// values, which may change.
-fn subject_of(line: &str) -> Vec<u64> {
-    let plain = without_cues(line);
-    let words = plain.split_whitespace().filter(|word| !is_value(word));
-    distinct_terms(&words.filter(|word| !is_common_verb(word)).collect::<Vec<_>>().join(" "))
-}
-
-/// Whether a word is a name or a number, such as `eu-1`, `src/main.rs`, `parse_body`.
-fn is_value(word: &str) -> bool {
-    let word = word.trim_matches(|c: char| !c.is_alphanumeric());
-    // The first letter is upper case at the start of every sentence.
-    let has_hump = word.chars().skip(1).any(char::is_uppercase);
-    has_hump || word.contains(|c: char| c.is_ascii_digit() || "/_.@\\:=".contains(c))
-}
-
-fn is_common_verb(word: &str) -> bool {
-    let word = word.trim_matches(|c: char| !c.is_alphanumeric()).to_lowercase();
-    COMMON_VERBS.split(' ').any(|verb| verb == word)
-}
-
-/// Common share of the smaller subject. A single common word is too little if both have more.
-fn common_share(new: &[u64], old: &[u64]) -> f32 {
-    let common = new.iter().filter(|term| old.contains(term)).count();
-    let smaller = new.len().min(old.len());
-    // One common word is chance.
-    if smaller == 0 || (common == 1 && smaller > 2) { 0.0 } else { common as f32 / smaller as f32 }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -210,22 +162,6 @@ mod tests {
             holding(&["Should I always do that?", "fix the parser", "it was 3.5 km"]),
             Vec::<String>::new()
         );
-    }
-
-    #[test]
-    fn a_later_rule_replaces_the_earlier_about_the_same_subject() {
-        let rules = [
-            "Always deploy to region eu-1.",
-            "Never push to main without review.",
-            "From now on deploy to region us-7 instead.",
-        ];
-        assert_eq!(holding(&rules), [rules[1], rules[2]]);
-        let apart = [
-            "Always write tests for parsers.",
-            "Never use tabs in Makefiles.",
-            "Always answer in German.",
-        ];
-        assert_eq!(holding(&apart).len(), 3);
     }
 
     #[test]

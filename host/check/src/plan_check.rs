@@ -7,7 +7,7 @@ use ctxhost_engine_api::{Action, Flags, Plan, PlanItem, Role, Transcript};
 
 use super::fault::CheckFault;
 use super::provider::{PairingFault, ProviderFamily};
-use super::settings::FAIR_BUDGET;
+use ctxhost_invariants::FAIR_BUDGET_TOKENS;
 use ctxhost_invariants::{self as invariants, InvariantSettings};
 
 /// Checks the shape of a plan, its pairs, and the invariants, in that order.
@@ -26,7 +26,7 @@ pub(super) fn check_plan(
     }
     pairs(what, view, plan, family)?;
     // Below that even a one-line notice exceeds the limit of inserted text.
-    let budget = budget.max(FAIR_BUDGET);
+    let budget = budget.max(FAIR_BUDGET_TOKENS);
     match invariants::enforce(view, plan.clone(), budget, &InvariantSettings::default()) {
         Ok(_) => Ok(()),
         // The limit depends on the budget, which a compaction plan does not have to fit.

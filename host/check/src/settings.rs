@@ -13,10 +13,6 @@ pub(super) const HISTORIES: u64 = 48;
 /// Maximum number of budgets for each history, spread over all possible cuts.
 pub(super) const BUDGETS: usize = 12;
 
-/// The minimum budget for the limit of inserted text, in tokens. No model has a window this small, and
-/// below it a notice of one line takes half of the budget.
-pub(super) const FAIR_BUDGET: u64 = 1_000;
-
 /// One of this many generated histories is a long work session, for engines that keep short ones whole.
 pub(super) const WORK_EVERY: u64 = 4;
 

@@ -5,6 +5,10 @@ use ctxhost_engine_api::{Action, Entry, Plan, PlanItem, Transcript};
 
 use super::{InvariantSettings, PlanViolation, Repair, pairing};
 
+/// The smallest budget that inserted text is measured against, in tokens. Below it a notice of one line is half of the
+/// budget, and of a budget of 0, which a large system prompt leaves, any text is too much.
+pub const FAIR_BUDGET_TOKENS: u64 = 1_000;
+
 /// The cost of a plan's items, and the repairs that the conversation needed.
 pub(super) fn count_tokens(view: &Transcript, plan: &Plan) -> (u64, Vec<Repair>) {
     let settled = pairing::pair_results(plan.project(view));
@@ -18,7 +22,8 @@ pub(super) fn check_inserted_text(
     budget_tokens: u64,
     settings: &InvariantSettings,
 ) -> Result<(), PlanViolation> {
-    let limit_tokens = settings.inserted_text_max_share.of_tokens(budget_tokens);
+    let limit_tokens =
+        settings.inserted_text_max_share.of_tokens(budget_tokens.max(FAIR_BUDGET_TOKENS));
     let tokens = plan.ops.iter().map(|op| added_text_tokens(view, &op.action)).sum();
     if tokens > limit_tokens {
         return Err(PlanViolation::InsertTooLarge { tokens, limit_tokens });
@@ -56,14 +61,14 @@ mod tests {
         let check = |build: &dyn Fn(&mut Plan)| {
             let mut plan = Plan::default();
             build(&mut plan);
-            check_inserted_text(&view, &plan, 100, &InvariantSettings::default())
+            check_inserted_text(&view, &plan, 0, &InvariantSettings::default())
         };
-        let text = "x".repeat(200);
+        let text = "x".repeat(2_000);
         assert_eq!(check(&|plan| _ = plan.insert(Role::User, text.clone(), 0..1)), Ok(()));
-        let too_large = |tokens| Err(PlanViolation::InsertTooLarge { tokens, limit_tokens: 50 });
+        let too_large = |tokens| Err(PlanViolation::InsertTooLarge { tokens, limit_tokens: 500 });
         let twice = |plan: &mut Plan| {
             plan.insert(Role::User, text.clone(), 0..1).replace_text(1, "12345678");
         };
-        assert_eq!(check(&twice), too_large(51));
+        assert_eq!(check(&twice), too_large(501));
     }
 }

@@ -43,6 +43,7 @@ mod tests;
 
 use ctxhost_engine_api::{Action, Plan, PlanItem, Transcript};
 
+pub use budget::FAIR_BUDGET_TOKENS;
 pub use emergency_trim::{
     EmergencyTrimError, LedgerBudget, LedgerWriter, emergency_trim, pinned_tokens,
 };

@@ -18,8 +18,8 @@ ctxhost_engine_api::settings! {
         /// Most compactions without progress in one session and hour; more are a loop that costs
         /// money.
         pub compactions_per_hour: u32 = 20, Whole(1), "compactions";
-        /// Share of the budget that text of an engine may take; beyond it, the request is the
-        /// engine's text and not the session's.
+        /// Share of the budget, or of 1,000 tokens if that is more, that text of an engine may take;
+        /// beyond it, the request is the engine's text and not the session's.
         pub inserted_text_max_share: BudgetShare = BudgetShare(0.5), Number(0.01, 1.0), "share";
         /// A pinned entry is sent verbatim up to this size; an engine may shorten larger ones, such
         /// as a pasted file that leaves no room for an answer.

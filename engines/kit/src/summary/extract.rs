@@ -11,7 +11,7 @@ use super::sections::{LINE_LIMIT_CHARS, MAX_DECISIONS, MAX_LINES, SummarySection
 use super::sentences::{Sentence, sentences_with_topics, strip_bullet, strip_emphasis};
 use super::similarity::LineWords;
 use crate::identifiers;
-use crate::rules::parse_rule;
+use crate::rules::{drop_replaced, parse_rule};
 
 /// Number of newest messages that are searched for identifiers.
 // Older names rarely belong to the current work, and the ledger has them anyway.
@@ -67,9 +67,9 @@ pub fn extract_sections_before(
                 excerpt.role == ExcerptRole::Assistant && ends_in_question(&sentence.text);
             !is_question && !is_done(&sentence.text) && is_about(&TODO, sentence)
         }),
-        constraints: newest_lines(excerpts, MAX_LINES, |excerpt, sentence, _| {
+        constraints: drop_replaced(newest_lines(excerpts, MAX_LINES, |excerpt, sentence, _| {
             excerpt.role == ExcerptRole::User && is_constraint(sentence)
-        }),
+        })),
         requests: pending_requests(excerpts, is_answered_later),
         identifiers: newest_identifiers(excerpts),
     };

@@ -3,6 +3,7 @@
 use super::sections::{MAX_DECISIONS, MAX_LINES, MAX_REQUESTS, SummarySections};
 use super::similarity::{LineWords, keep_newest_unique};
 use crate::identifiers::MAX_IDENTIFIERS;
+use crate::rules::drop_replaced;
 
 /// Marks a task that the newest part of the conversation does not mention.
 const EARLIER: &str = "(earlier) ";
@@ -15,7 +16,7 @@ pub fn merge(older: SummarySections, newer: SummarySections) -> SummarySections 
     let mut merged = SummarySections {
         decisions: append(older.decisions, newer.decisions, MAX_DECISIONS),
         todos: append(aged(older.todos), newer.todos, MAX_LINES),
-        constraints: append(older.constraints, newer.constraints, MAX_LINES),
+        constraints: drop_replaced(append(older.constraints, newer.constraints, MAX_LINES)),
         requests: asks.into_iter().take(MAX_REQUESTS).collect(),
         identifiers: prepend(newer.identifiers, older.identifiers),
     };

@@ -11,7 +11,7 @@ use super::histories::HistoryKey;
 use crate::fault::{CaseOutcome, CaseStats, CheckFault};
 use crate::harness::CaseHarness;
 use crate::plan_check::{is_no_op, plan_tokens};
-use crate::settings::FAIR_BUDGET;
+use ctxhost_invariants::FAIR_BUDGET_TOKENS;
 
 /// The number of histories; every fourth is a long one.
 pub(super) const CASES: u64 = 48;
@@ -82,7 +82,7 @@ fn judge_compaction(view: &Transcript, plan: &Plan, trigger: Trigger) -> Result<
 fn judge_request(view: &Transcript, plan: &Plan, budget: u64) -> Result<(), CheckFault> {
     let (before, after) = (view.total_tokens(), plan_tokens(view, plan));
     // Inserting a summary may grow a short conversation, as long as it fits the budget.
-    if after > before && after > budget.max(FAIR_BUDGET) {
+    if after > before && after > budget.max(FAIR_BUDGET_TOKENS) {
         let message = format!(
             "assemble made {after} tokens of {before}, with a budget of {budget}: larger than what it \
              was given and than what it was allowed"
