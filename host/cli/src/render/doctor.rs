@@ -53,12 +53,15 @@ fn nothing_found(report: &DoctorReport) -> String {
     for path in &report.searched {
         text += &format!("  {}\n", short_path(path));
     }
-    text + &wrap(
-        "next: `ctxhost doctor --path DIR` searches another folder, `ctxhost doctor --yes` the \
-         folders of your agents; `ctxhost replay demo:coding` shows engines at work on a built-in \
-         session",
-        "",
-    )
+    let agents = match report.is_denied {
+        true => ", `ctxhost doctor --yes` the folders of your agents",
+        false => "",
+    };
+    let next = format!(
+        "next: `ctxhost doctor --path DIR` searches another folder{agents}; \
+         `ctxhost replay demo:coding` shows engines at work on a built-in session"
+    );
+    text + &wrap(&next, "")
 }
 
 fn render_session(
