@@ -53,10 +53,8 @@ fn nothing_found(report: &DoctorReport) -> String {
     for path in &report.searched {
         text += &format!("  {}\n", short_path(path));
     }
-    let agents = match report.is_denied {
-        true => ", `ctxhost doctor --yes` the folders of your agents",
-        false => "",
-    };
+    let agents =
+        if report.is_denied { ", `ctxhost doctor --yes` the folders of your agents" } else { "" };
     let next = format!(
         "next: `ctxhost doctor --path DIR` searches another folder{agents}; \
          `ctxhost replay demo:coding` shows engines at work on a built-in session"
