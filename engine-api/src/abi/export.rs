@@ -16,7 +16,7 @@ use super::engine::{
     AbiAssemble, AbiEngine, AbiEngine_TO, AbiEngineObj, AbiIngest, AbiServices, AbiView,
     EngineModule, EngineModuleRef,
 };
-use super::guard::{catch_panic, guard_panics};
+use super::guard::{catch_panic, guard_panics, record_panic_place};
 use super::host::{AbiError, AbiFuture, HostObj, to_abi};
 use super::json::{AbiCodec, from_json, to_json};
 use super::plan::AbiPlan;
@@ -88,6 +88,7 @@ fn install_log_hooks(host: &Host) {
     // terminal and its events would be lost.
     std::panic::set_hook(Box::new(move |panic| {
         let _ = catch_panic(|| log.log(crate::LogLevel::Warn, &panic.to_string()));
+        record_panic_place(panic);
     }));
     #[cfg(feature = "tracing")]
     // A feature of the engine's build: without it the library does not link tracing at all.

@@ -1,8 +1,9 @@
 //! Catches panics in calls, in polls, and in the drop of futures, engines and panic payloads.
 
 use std::any::Any;
+use std::cell::Cell;
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -10,7 +11,17 @@ use async_ffi::{FfiFuture, FutureExt as _};
 
 use crate::error::{EngineError, ErrorKind, Result};
 
-/// Runs `work`; a panic becomes an error with the panic's message.
+thread_local! {
+    /// Where the newest panic of this thread happened: a payload does not name its place.
+    static PANIC_PLACE: Cell<Option<String>> = const { Cell::new(None) };
+}
+
+/// Keeps the place of a panic for the error that it becomes. Called by the panic hook of a library.
+pub(crate) fn record_panic_place(panic: &PanicHookInfo<'_>) {
+    PANIC_PLACE.set(panic.location().map(|at| format!("{}:{}", at.file(), at.line())));
+}
+
+/// Runs `work`; a panic becomes an error with the panic's message, in a library with its place as well.
 pub(crate) fn catch_panic<T>(work: impl FnOnce() -> T) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).map_err(into_error)
 }
@@ -82,7 +93,11 @@ fn into_error(payload: Box<dyn Any + Send>) -> EngineError {
     if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
         std::mem::forget(second);
     }
-    EngineError::new(ErrorKind::Panicked, format!("panicked: {message}"))
+    let text = match PANIC_PLACE.take() {
+        Some(place) => format!("panicked at {place}: {message}"),
+        None => format!("panicked: {message}"),
+    };
+    EngineError::new(ErrorKind::Panicked, text)
 }
 
 #[cfg(test)]

@@ -247,7 +247,7 @@ fn file_engine(policy: &TrustPolicy, config: &Config, id: &str, path: &Path) -> 
             let problem = standing.pin_source.mismatch_message(id, &expected, &found);
             (String::new(), Some(found), Some(problem))
         }
-        Err(error) => (String::new(), None, Some(error.to_string())),
+        Err(error) => (String::new(), None, Some(standing.pin_source.explain(error).to_string())),
     };
     let source = EngineSource::File(path.into());
     RegisteredEngine { id: id.into(), version, source, isolation, standing, sha256, problem }

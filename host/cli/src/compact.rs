@@ -10,6 +10,7 @@ use super::clock::now_ms;
 use super::engine_open::registry_error;
 use super::error::CliError;
 use super::output::Output;
+use super::render::diff::summary_lines;
 use super::render::format::{format_count, group_digits};
 use super::render::retention;
 use super::run_setup;
@@ -32,6 +33,9 @@ pub(super) struct CompactArgs {
     /// Show the result, but write nothing.
     #[arg(long)]
     dry_run: bool,
+    /// Show the whole summary.
+    #[arg(long)]
+    all: bool,
     /// Context window to compact for, such as 200k; by default the window of the session's model.
     #[arg(long, value_name = "TOKENS", value_parser = parse_tokens)]
     window: Option<u64>,
@@ -102,12 +106,13 @@ impl CompactArgs {
         let written = if self.dry_run { "dry run - nothing written\n" } else { "" };
         match &outcome.verdict {
             CompactionVerdict::Applied => format!(
-                "{written}{engine}: {} → {} tokens, {} folded{}{}\n\n{summary}\n",
+                "{written}{engine}: {} → {} tokens, {} folded{}{}\n\n{}",
                 group_digits(*before_tokens),
                 group_digits(*after_tokens),
                 format_count(folded.len() as u64, "entry"),
                 fallback_line(outcome),
                 retention_line(outcome),
+                summary_lines(summary, self.all),
             ),
             CompactionVerdict::Rejected { reason } | CompactionVerdict::NotTried { reason } => {
                 format!("{written}{engine}: not compacted: {reason}\n")

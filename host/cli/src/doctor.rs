@@ -75,6 +75,9 @@ pub(super) struct DoctorReport {
     pub(super) left_out: LeftOut,
     /// The folders and files that were searched.
     pub(super) searched: Vec<PathBuf>,
+    /// Whether the folders of agents may be read with `--yes` and were not.
+    #[serde(skip)]
+    pub(super) is_denied: bool,
     /// The time of the report, in milliseconds since 1970.
     #[serde(skip)]
     pub(super) now_ms: i64,
@@ -87,13 +90,14 @@ impl DoctorArgs {
         output: &mut Output,
     ) -> Result<ExitCode, CliError> {
         let config = load_config(config_path)?;
-        let found = self.find(output)?;
+        let (found, permission) = self.find(output)?;
         let unreadable = found.left_out.unreadable_paths;
         let mut report = DoctorReport {
             compacted: Vec::new(),
             whole: Vec::new(),
             searched: found.searched,
             left_out: found.left_out,
+            is_denied: permission == Permission::Denied,
             now_ms: now_ms(),
         };
         let bar = output.progress_bar("reading");
@@ -117,17 +121,19 @@ impl DoctorArgs {
     }
 
     /// The sessions to read: of the given paths, or of the current folder and, if allowed, of the agents.
-    fn find(&self, output: &mut Output) -> Result<FoundSessions, CliError> {
+    fn find(&self, output: &mut Output) -> Result<(FoundSessions, Permission), CliError> {
         if !self.path.is_empty() {
-            return Ok(find::find_in_paths(&self.path, self.limit, output));
+            let found = find::find_in_paths(&self.path, self.limit, output);
+            return Ok((found, Permission::Denied));
         }
         let here = std::env::current_dir()?;
         let (inside, outside): (Vec<_>, Vec<_>) =
             own_agent_folders().into_iter().partition(|folder| folder.path.starts_with(&here));
         let mut folders = inside;
-        if Permission::ask(&outside, self.yes, output)? == Permission::Granted {
+        let permission = Permission::ask(&outside, self.yes, output)?;
+        if permission == Permission::Granted {
             folders.extend(outside);
         }
-        Ok(find::find_in_folders(&here, &folders, self.limit))
+        Ok((find::find_in_folders(&here, &folders, self.limit), permission))
     }
 }

@@ -292,9 +292,9 @@ impl From<LoadError> for CliError {
             LoadError::HashMismatch { .. }
             | LoadError::WorldWritable { .. }
             | LoadError::WorldWritableFolder { .. } => CliError::untrusted(error.to_string()),
-            LoadError::Unreadable { .. } | LoadError::NotAFile { .. } => {
-                CliError::user(error.to_string())
-            }
+            LoadError::Unreadable { .. }
+            | LoadError::NotInstalled { .. }
+            | LoadError::NotAFile { .. } => CliError::user(error.to_string()),
             LoadError::NoCopy { .. } => CliError::internal(error.to_string()),
             foreign => CliError::library(foreign.to_string()),
         }

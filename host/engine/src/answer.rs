@@ -46,26 +46,15 @@ impl<T> EngineAnswer<T> {
     ///
     /// Those of `make`.
     pub fn try_map<U, E>(self, make: impl FnOnce(T) -> Result<U, E>) -> Result<EngineAnswer<U>, E> {
-        let EngineAnswer {
-            value,
-            engine,
-            version,
-            serving,
-            fallback,
-            repairs,
-            refused_plans,
-            elapsed,
-        } = self;
-        let value = make(value)?;
         Ok(EngineAnswer {
-            value,
-            engine,
-            version,
-            serving,
-            fallback,
-            repairs,
-            refused_plans,
-            elapsed,
+            value: make(self.value)?,
+            engine: self.engine,
+            version: self.version,
+            serving: self.serving,
+            fallback: self.fallback,
+            repairs: self.repairs,
+            refused_plans: self.refused_plans,
+            elapsed: self.elapsed,
         })
     }
 }

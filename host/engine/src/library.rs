@@ -44,6 +44,12 @@ pub enum LoadError {
         /// The system's error.
         source: std::io::Error,
     },
+    /// `ctxhost.lock` names it, and it is not there.
+    #[error("{} is missing; `ctxhost sync` installs what ctxhost.lock names", path.display())]
+    NotInstalled {
+        /// The file.
+        path: PathBuf,
+    },
     /// It is a folder, a pipe or a device.
     #[error("{} is not a regular file; name the engine's .so", path.display())]
     NotAFile {

@@ -1,5 +1,6 @@
 //! The specification of an engine: its source, the pins it must match, its isolation and limits.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use ctxhost_engine_api::ContextEngine;
@@ -69,6 +70,18 @@ pub enum PinSource {
 }
 
 impl PinSource {
+    /// The error of a pinned file: a missing one that `ctxhost.lock` names can be installed.
+    pub fn explain(self, error: LoadError) -> LoadError {
+        match error {
+            LoadError::Unreadable { path, source }
+                if self == PinSource::Lock && source.kind() == ErrorKind::NotFound =>
+            {
+                LoadError::NotInstalled { path }
+            }
+            other => other,
+        }
+    }
+
     /// The message for a file with other bytes, with what to do. Digests in hex.
     pub fn mismatch_message(self, id: &str, expected: &str, found: &str) -> String {
         let (pin, remedy) = match self {
@@ -181,7 +194,7 @@ impl EngineSpec {
                     let reason = self.pin_source.mismatch_message(&self.id, &expected, &found);
                     EngineOpenError::HashMismatch { name: self.name(path), reason }
                 }
-                other => other.into(),
+                other => self.pin_source.explain(other).into(),
             })?;
         if let Some(reason) = &self.untrusted_reason {
             let reason = reason.clone();

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::context::percent;
 use crate::report::{QualityReport, RecordingRow, RunTotals, UtilityRow};
 
 /// What a verdict is about.
@@ -39,34 +40,19 @@ pub struct Verdict {
     pub value: f64,
 }
 
-/// One figure of one subject.
-struct Figure<'a> {
-    file: &'a str,
-    subject: &'a str,
-    aspect: VerdictAspect,
-    budget_tokens: u64,
-    value: f64,
-}
-
 impl QualityReport {
     /// Fills [`verdicts`](Self::verdicts).
     #[must_use]
     pub fn judge(mut self) -> QualityReport {
         let mut verdicts: Vec<Verdict> = Vec::new();
         for figure in self.figures() {
-            let place = verdicts.iter_mut().find(|verdict| {
-                (verdict.file.as_str(), verdict.aspect, verdict.budget_tokens)
-                    == (figure.file, figure.aspect, figure.budget_tokens)
-            });
-            match place {
-                None => verdicts.push(Verdict {
-                    file: figure.file.to_owned(),
-                    aspect: figure.aspect,
-                    budget_tokens: figure.budget_tokens,
-                    subjects: vec![figure.subject.to_owned()],
-                    value: figure.value,
-                }),
-                Some(best) => best.challenge(&figure),
+            let is_same = |verdict: &&mut Verdict| {
+                (&verdict.file, verdict.aspect, verdict.budget_tokens)
+                    == (&figure.file, figure.aspect, figure.budget_tokens)
+            };
+            match verdicts.iter_mut().find(is_same) {
+                None => verdicts.push(figure),
+                Some(best) => best.challenge(figure),
             }
         }
         verdicts.sort_by_key(|verdict| (verdict.file.clone(), verdict.aspect as u8));
@@ -74,63 +60,47 @@ impl QualityReport {
         self
     }
 
-    /// The figures of all subjects that kept their budget.
-    fn figures(&self) -> Vec<Figure<'_>> {
+    /// The figures of all subjects that kept their budget, each as a verdict of its own.
+    fn figures(&self) -> Vec<Verdict> {
         let mut figures = Vec::new();
         for row in &self.evidence {
-            let figure = |aspect, value| Figure {
-                file: &row.file,
-                subject: &row.subject,
-                aspect,
-                budget_tokens: row.budget_tokens,
-                value,
+            let budget = row.budget_tokens;
+            let mut add = |aspect, value| {
+                figures.push(Verdict::of_one(&row.file, &row.subject, budget, aspect, value));
             };
-            match fit_of(&row.run, row.budget_tokens) {
-                RunFit::Whole(tokens) => figures.push(figure(VerdictAspect::KeepWhole, tokens)),
-                RunFit::Budget => {
-                    figures.push(figure(VerdictAspect::MostEvidence, row.recall_percent));
-                }
+            match fit_of(&row.run, budget) {
+                RunFit::Whole(tokens) => add(VerdictAspect::KeepWhole, tokens),
+                RunFit::Budget => add(VerdictAspect::MostEvidence, row.recall_percent),
                 RunFit::Neither => {}
             }
         }
         for row in &self.recordings {
-            let figure = |aspect, value| Figure {
-                file: &row.file,
-                subject: &row.subject,
-                aspect,
-                budget_tokens: row.budget_tokens,
-                value,
+            let budget = row.budget_tokens;
+            let mut add = |aspect, value| {
+                figures.push(Verdict::of_one(&row.file, &row.subject, budget, aspect, value));
             };
-            match fit_of(&row.run, row.budget_tokens) {
-                RunFit::Whole(tokens) => figures.push(figure(VerdictAspect::KeepWhole, tokens)),
+            match fit_of(&row.run, budget) {
+                RunFit::Whole(tokens) => add(VerdictAspect::KeepWhole, tokens),
                 RunFit::Budget => {
-                    figures.push(figure(VerdictAspect::MostIdentifiers, row.derivable_percent));
+                    add(VerdictAspect::MostIdentifiers, row.derivable_percent);
                     let cost = row.run.billed_tokens.div_ceil(row.run.requests.max(1));
-                    figures.push(figure(VerdictAspect::Cheapest, cost as f64));
+                    add(VerdictAspect::Cheapest, cost as f64);
                     if let Some(prefix) = row.run.stable_prefix_percent {
-                        figures.push(figure(VerdictAspect::StablestPrefix, prefix));
+                        add(VerdictAspect::StablestPrefix, prefix);
                     }
                 }
                 RunFit::Neither => {}
             }
         }
         // A context over its budget saw more than the others, so its score says nothing.
-        let utility = self.utility.iter().filter(|row| self.keeps_budget(row));
-        figures.extend(utility.filter_map(|row| {
-            Some(Figure {
-                file: &row.file,
-                subject: &row.subject,
-                aspect: VerdictAspect::BestUtility,
-                budget_tokens: row.budget_tokens,
-                value: row.utility?,
-            })
-        }));
-        figures.extend(self.rules.iter().map(|row| Figure {
-            file: "",
-            subject: &row.subject,
-            aspect: VerdictAspect::MostRules,
-            budget_tokens: 0,
-            value: crate::context::percent(row.rules_kept as f64, row.rules as f64),
+        for row in self.utility.iter().filter(|row| self.keeps_budget(row)) {
+            let (budget, aspect) = (row.budget_tokens, VerdictAspect::BestUtility);
+            let of_one = |value| Verdict::of_one(&row.file, &row.subject, budget, aspect, value);
+            figures.extend(row.utility.map(of_one));
+        }
+        figures.extend(self.rules.iter().map(|row| {
+            let kept = percent(row.rules_kept as f64, row.rules as f64);
+            Verdict::of_one("", &row.subject, 0, VerdictAspect::MostRules, kept)
         }));
         figures
     }
@@ -167,8 +137,20 @@ fn fit_of(run: &RunTotals, budget_tokens: u64) -> RunFit {
 }
 
 impl Verdict {
+    /// The figure of one subject.
+    fn of_one(
+        file: &str,
+        subject: &str,
+        budget_tokens: u64,
+        aspect: VerdictAspect,
+        value: f64,
+    ) -> Verdict {
+        let (file, subjects) = (file.to_owned(), vec![subject.to_owned()]);
+        Verdict { file, aspect, budget_tokens, subjects, value }
+    }
+
     /// Replaces the best subject by a better one, or adds an equal one.
-    fn challenge(&mut self, figure: &Figure<'_>) {
+    fn challenge(&mut self, figure: Verdict) {
         let better = match self.aspect {
             // Every subject states the size of the history; none competes.
             VerdictAspect::KeepWhole => return,
@@ -181,7 +163,7 @@ impl Verdict {
         }
         // Equal values share the first place: which comes first in the table is chance.
         if better >= 0.0 {
-            self.subjects.push(figure.subject.to_owned());
+            self.subjects.extend(figure.subjects);
         }
     }
 }

@@ -188,6 +188,7 @@ fn home() -> TempDir {
     home
 }
 
+#[derive(Debug)]
 struct Ran {
     code: Option<i32>,
     out: String,
@@ -229,6 +230,18 @@ fn without_permission_nothing_outside_is_read() {
         assert!(ran.err.contains("--yes") && ran.err.contains("--path"), "{}", ran.err);
         assert!(ran.out.starts_with("no session found in\n  ~/project\n"), "{}", ran.out);
         assert!(ran.out.contains("ctxhost replay demo:coding"), "{}", ran.out);
+    }
+}
+
+#[test]
+fn where_no_agent_has_a_folder_yes_is_not_proposed() {
+    let home = tempfile::tempdir().unwrap();
+    std::fs::create_dir(home.path().join("project")).unwrap();
+    for arguments in [&["doctor"][..], &["doctor", "--yes"]] {
+        let ran = run(home.path(), arguments);
+        assert_eq!(ran.code, Some(0), "{}", ran.err);
+        assert!(!ran.err.contains("not read") && !ran.out.contains("--yes"), "{ran:?}");
+        assert!(ran.out.contains("ctxhost doctor --path DIR"), "{}", ran.out);
     }
 }
 

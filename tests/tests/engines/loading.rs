@@ -192,7 +192,11 @@ fn other_bytes_than_the_pinned_ones() {
 #[test]
 fn what_goes_wrong_in_create() {
     let library = chaos_library();
-    refused(&library, json!({ "mode": "panic-create" }), "panicked: chaos: panic in create");
+    refused(
+        &library,
+        json!({ "mode": "panic-create" }),
+        "panicked at src/lib.rs:43: chaos: panic in create",
+    );
     refused(&library, json!({ "mode": "error-create" }), "chaos does not like its config");
     refused(&library, json!({ "mode": "hang-create" }), "exceeded 1,000 ms (timeouts.create_ms)");
 }

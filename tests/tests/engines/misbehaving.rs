@@ -72,9 +72,14 @@ fn the_engine_serves_while_it_is_good() {
 
 #[test]
 fn panics() {
-    breaks("panic-assemble", "panicked: chaos: panic in assemble");
-    breaks("panic-ingest", "panicked: chaos: panic in ingest");
-    breaks("drop-future", "panicked: chaos: panic in drop");
+    breaks("panic-assemble", ": chaos: panic in assemble");
+    breaks("panic-ingest", ": chaos: panic in ingest");
+    breaks("drop-future", ": chaos: panic in drop");
+}
+
+#[test]
+fn a_panic_names_its_place() {
+    breaks("panic-assemble", "panicked at src/lib.rs:86: chaos");
 }
 
 #[test]

@@ -16,13 +16,17 @@ pub(super) enum Permission {
 }
 
 impl Permission {
-    /// Asks on a terminal. Elsewhere only `--yes` allows it, and nothing is looked at before.
+    /// Asks on a terminal. Elsewhere only `--yes` allows it, and nothing in the folders is looked at before.
     pub(super) fn ask(
         folders: &[AgentFolder],
         is_granted: bool,
         output: &mut Output,
     ) -> Result<Permission, CliError> {
         if is_granted {
+            return Ok(Permission::Granted);
+        }
+        // There is nothing to ask about; the report says where it looked.
+        if folders.iter().all(|folder| !folder.path.exists()) {
             return Ok(Permission::Granted);
         }
         // The question goes to standard error, the answer comes from standard input.

@@ -140,21 +140,27 @@ fn touched_section(
 
 fn inserted_section(inserted: &[InsertedMessage], all: bool, style: TextStyle) -> Option<String> {
     let texts = inserted.iter().map(|message| {
-        let lines: Vec<&str> = message.text.lines().collect();
-        let shown = if all { lines.len() } else { SUMMARY_LINES.min(lines.len()) };
-        let mut text = format!("  [{}, {} tokens]\n", message.role, group_digits(message.tokens));
-        for line in lines.iter().take(shown) {
-            text += format!("  {}", one_line(line)).trim_end();
-            text.push('\n');
-        }
-        if shown < lines.len() {
-            let more = format_count((lines.len() - shown) as u64, "more line");
-            text += &format!("  … {more}; --all shows them\n");
-        }
-        text
+        let head = format!("  [{}, {} tokens]\n", message.role, group_digits(message.tokens));
+        head + &summary_lines(&message.text, all)
     });
     let texts: String = texts.collect();
     (!texts.is_empty()).then(|| format!("{}\n{texts}", style.paint(Tone::Strong, "replacement")))
+}
+
+/// A summary, indented; without `all` its first lines and how many follow.
+pub(crate) fn summary_lines(summary: &str, all: bool) -> String {
+    let lines: Vec<&str> = summary.lines().collect();
+    let shown = if all { lines.len() } else { SUMMARY_LINES.min(lines.len()) };
+    let mut text = String::new();
+    for line in lines.iter().take(shown) {
+        text += format!("  {}", one_line(line)).trim_end();
+        text.push('\n');
+    }
+    if shown < lines.len() {
+        let more = format_count((lines.len() - shown) as u64, "more line");
+        text += &format!("  … {more}; --all shows them\n");
+    }
+    text
 }
 
 /// The command that prints a dropped entry.

@@ -53,12 +53,13 @@ fn nothing_found(report: &DoctorReport) -> String {
     for path in &report.searched {
         text += &format!("  {}\n", short_path(path));
     }
-    text + &wrap(
-        "next: `ctxhost doctor --path DIR` searches another folder, `ctxhost doctor --yes` the \
-         folders of your agents; `ctxhost replay demo:coding` shows engines at work on a built-in \
-         session",
-        "",
-    )
+    let agents =
+        if report.is_denied { ", `ctxhost doctor --yes` the folders of your agents" } else { "" };
+    let next = format!(
+        "next: `ctxhost doctor --path DIR` searches another folder{agents}; \
+         `ctxhost replay demo:coding` shows engines at work on a built-in session"
+    );
+    text + &wrap(&next, "")
 }
 
 fn render_session(

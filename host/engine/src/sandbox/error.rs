@@ -24,6 +24,14 @@ pub enum SandboxError {
         /// The system's error.
         source: std::io::Error,
     },
+    /// What the program starts with cannot be opened.
+    #[error("the sandbox does not start: cannot open {path}: {source}")]
+    Unopened {
+        /// The device or folder.
+        path: String,
+        /// The system's error.
+        source: std::io::Error,
+    },
     /// The program ended, or broke the protocol, before the engine was loaded.
     #[error("the sandbox program {program} {reason}; is it a ctxhost of version {}?", env!("CARGO_PKG_VERSION"))]
     NotASandbox {

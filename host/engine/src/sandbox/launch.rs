@@ -1,5 +1,6 @@
 //! Starts a sandbox: copies the library, starts the process, performs the handshake, creates the engine.
 
+use std::fs::File;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -68,9 +69,11 @@ impl SandboxLauncher {
         // Deleted when this function returns; the sandbox has loaded it by then.
         let copy = self.file.copy(&self.copies_folder)?;
         let failed = |source| SandboxError::Start { program: display_path(&program), source };
-        let folder = empty_folder(&self.copies_folder).map_err(failed)?;
+        let folder = empty_folder(&self.copies_folder)?;
+        let output = null_device()?;
         // From here on every error has to kill the process, hence the guard.
-        let (process, socket) = SandboxProcess::spawn(&program, &folder, id).map_err(failed)?;
+        let (process, socket) =
+            SandboxProcess::spawn(&program, &folder, output, id).map_err(failed)?;
         let kill_guard = KillOnDrop(Some(process.clone()));
         let (info, confinement) = self.handshake(&program, &process, &socket, copy.path())?;
         self.check_id(&info)?;
@@ -225,8 +228,18 @@ fn display_path(program: &Path) -> String {
 }
 
 /// The working directory of all sandboxes, which stays empty.
-fn empty_folder(copies: &Path) -> io::Result<PathBuf> {
+fn empty_folder(copies: &Path) -> Result<PathBuf, SandboxError> {
     let folder = copies.join("empty");
-    private_folder(&folder)?;
-    std::path::absolute(folder)
+    private_folder(&folder)
+        // The child enters it, and the error of that would be reported as one of the program.
+        .and_then(|()| std::fs::metadata(folder.join(".")))
+        .and_then(|_| std::path::absolute(&folder))
+        .map_err(|source| SandboxError::Unopened { path: display_path(&folder), source })
+}
+
+/// Standard output of a sandbox. Opened here, since the child would report an error as one of the program.
+fn null_device() -> Result<File, SandboxError> {
+    let path = "/dev/null";
+    let opened = File::options().write(true).open(path);
+    opened.map_err(|source| SandboxError::Unopened { path: path.into(), source })
 }

@@ -1,6 +1,7 @@
 //! The child process of a sandbox: its start with a single socket, its exit, its kill.
 
 use std::collections::VecDeque;
+use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -41,14 +42,15 @@ enum ProcessState {
 }
 
 impl SandboxProcess {
-    /// Starts `program` in a folder; returns the process and the host's end of its socket.
+    /// Starts `program` in a folder, with its standard output in a file; returns the process and the host's end of its socket.
     pub(super) fn spawn(
         program: &Path,
         folder: &Path,
+        output: File,
         id: &str,
     ) -> io::Result<(Arc<SandboxProcess>, UnixStream)> {
         let (ours, theirs) = UnixStream::pair()?;
-        let mut command = command(program, folder, theirs)?;
+        let mut command = command(program, folder, output, theirs)?;
         let (send, receive) = mpsc::channel();
         // PR_SET_PDEATHSIG kills the child when the *thread* that started it ends, so that thread is
         // one that waits for the child.
@@ -137,7 +139,7 @@ impl SandboxProcess {
     }
 }
 
-fn command(program: &Path, folder: &Path, wire: UnixStream) -> io::Result<Command> {
+fn command(program: &Path, folder: &Path, output: File, wire: UnixStream) -> io::Result<Command> {
     let inherited = INHERITED.iter().filter_map(|name| Some((*name, std::env::var_os(name)?)));
     let mut command = Command::new(std::path::absolute(program)?);
     command
@@ -152,7 +154,7 @@ fn command(program: &Path, folder: &Path, wire: UnixStream) -> io::Result<Comman
         .current_dir(folder)
         // As standard input, because all other descriptors are closed at exec.
         .stdin(OwnedFd::from(wire))
-        .stdout(Stdio::null())
+        .stdout(output)
         .stderr(Stdio::piped())
         // A group of its own: Ctrl-C in a terminal reaches the host alone, which then disposes of
         // its engines.
