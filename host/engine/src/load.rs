@@ -63,7 +63,7 @@ fn open_in_process(
     let threads = is_threaded.then(|| EngineThreads::start(&info.id, &guard)).transpose();
     let threads =
         threads.map_err(|source| EngineOpenError::Threads { id: info.id.clone(), source })?;
-    let services = EngineServices::new(&info.id, environment, &spec.quotas, calls.clone());
+    let services = EngineServices::new(&info.id, environment, spec, calls.clone());
     let limit_ms = environment.timeouts.create_ms;
     let handle = create_within(limit_ms, factory, services, spec.config.clone(), &guard)
         .inspect_err(|error| guard.record_failure("create", error, environment))
