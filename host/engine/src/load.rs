@@ -13,7 +13,7 @@ use super::backend::{EngineBackend, InProcess};
 use super::build_guard::BuildGuard;
 use super::bundled::bundled;
 use super::calls::CallTable;
-use super::engine_texts::{limit_error, limit_info};
+use super::engine_texts::{limit_error, limit_info, limit_names};
 use super::environment::EngineEnvironment;
 use super::error::EngineOpenError;
 use super::sandbox::supervisor::SandboxSupervisor;
@@ -57,6 +57,7 @@ fn open_in_process(
         info.requires.iter().filter(|name| !offered.contains(name)).cloned().collect()
     };
     if !missing.is_empty() {
+        let missing = limit_names(missing);
         return Err(EngineOpenError::MissingCapabilities { id: info.id, missing });
     }
     let is_threaded = spec.isolation != Isolation::Inline;

@@ -295,7 +295,7 @@ impl ReplyReader {
             FromSandbox::Log { level, target, message, fields } => {
                 self.shared.services.log(wire::level(level), &target, &message, &fields);
             }
-            FromSandbox::Loaded { .. } | FromSandbox::Refused { .. } => {
+            FromSandbox::Confined(_) | FromSandbox::Loaded(_) | FromSandbox::Refused { .. } => {
                 return Err(protocol_error("a second handshake"));
             }
         }
