@@ -130,6 +130,16 @@ macro_rules! values {
             )*
         }
 
+        impl EngineReply {
+            /// The method that this is the reply to.
+            pub const fn name(&self) -> &'static str {
+                match self {
+                    EngineReply::Created => "create",
+                    $( EngineReply::$variant(_) => stringify!($method), )*
+                }
+            }
+        }
+
         impl EngineCall {
             /// The method.
             pub const fn name(&self) -> &'static str {

@@ -62,7 +62,7 @@ pub enum Purpose {
 pub struct CompletionRequest {
     /// The purpose.
     pub purpose: Purpose,
-    /// The name of a model; empty for the one configured for the purpose.
+    /// The name of a model that the engine's own config names; empty for the one configured for the purpose.
     pub model: String,
     /// Instructions.
     pub system: String,
@@ -223,10 +223,14 @@ impl Host {
     /// both directions and retries transient errors. Needs
     /// [`capability::COMPLETE`](crate::capability::COMPLETE); implement a fallback without a model.
     ///
+    /// `call` is a running call; its end cancels the request. The host limits the number of requests for models,
+    /// vectors and delegated compactions in one call.
+    ///
     /// # Errors
     ///
-    /// [`ErrorKind::ModelMissing`](crate::ErrorKind::ModelMissing) if none is configured, and the other
-    /// `Model…` kinds.
+    /// [`ErrorKind::ModelMissing`](crate::ErrorKind::ModelMissing) if none is configured or the request names
+    /// one that the engine's config does not name, and the other `Model…` kinds;
+    /// [`ErrorKind::Failed`](crate::ErrorKind::Failed) if the call has ended.
     pub async fn complete(&self, call: CallId, request: CompletionRequest) -> Result<Completion> {
         let answer = self.object.0.complete(call.0, to_json(&request));
         from_json(from_abi(answer.await)?.as_str())

@@ -11,6 +11,7 @@ use self::list::EngineListArgs;
 use super::engine_open;
 use super::error::CliError;
 use super::output::Output;
+use super::render::format::one_line;
 use ctxhost_agent::engine_options::failure_log;
 use ctxhost_agent::engine_registry::{EngineRegistry, EngineRegistryError, RegisteredEngine};
 use ctxhost_config::Config;
@@ -138,8 +139,11 @@ fn print_info(config: &Config, name: &str, output: &mut Output) -> Result<(), Cl
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| CliError::internal(error.to_string()))?;
     let engine = engine_open::open_engine(config, name)?;
-    let status = runtime.block_on(engine.status()).map_err(|e| CliError::internal(e.message))?;
+    let status = runtime.block_on(engine.status());
     let info = engine.info();
+    let status = status.map_err(|error| {
+        CliError::internal(format!("engine {:?} failed in status: {}", info.id, error.message))
+    })?;
     let mut rows = vec![
         ("id", info.id.clone()),
         ("name", info.name.clone()),
@@ -167,7 +171,7 @@ fn print_info(config: &Config, name: &str, output: &mut Output) -> Result<(), Cl
     if !status.summary.is_empty() {
         rows.push(("status", status.summary));
     }
-    let lines = rows.iter().map(|(key, value)| format!("{key:<16}{value}\n"));
+    let lines = rows.iter().map(|(key, value)| format!("{key:<16}{}\n", one_line(value)));
     output.print(&lines.collect::<String>())?;
     // The contract promises engines a `dispose` at the end of a program.
     runtime.block_on(engine.dispose());

@@ -278,8 +278,9 @@ impl From<EngineOpenError> for CliError {
             | EngineOpenError::Quarantined { .. } => CliError::untrusted(error.to_string()),
             EngineOpenError::Load(error) => error.into(),
             // A sandbox reports the errors of its loader as text.
-            EngineOpenError::Sandbox { source: SandboxError::Refused { reason }, .. } => {
-                CliError::library(reason)
+            EngineOpenError::Sandbox { id, source: SandboxError::Refused { reason } } => {
+                let message = format!("engine {id:?} is not loaded; its sandbox reports: {reason}");
+                CliError::library(message)
             }
             other => CliError::user(other.to_string()),
         }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use ctxhost_engine_api::{CallId, SessionRef, Transcript};
 use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
 
 /// The time limit of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +50,25 @@ struct CallState {
     deadline: Instant,
     cap: Instant,
     view: Option<Transcript>,
+    /// The number of calls of models so far.
+    model_calls: u64,
+    /// Cancelled when the call ends, so that its calls of models end with it.
+    ended: CancellationToken,
+}
+
+impl Drop for CallState {
+    fn drop(&mut self) {
+        self.ended.cancel();
+    }
+}
+
+/// Why a call may not call a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ModelCallRefusal {
+    /// It has ended, or never began.
+    Ended,
+    /// It called models as often as it may.
+    Spent,
 }
 
 /// The running calls of one engine.
@@ -78,6 +98,8 @@ impl CallTable {
             deadline: now + limit.timeout.min(limit.cap),
             cap: now + limit.cap,
             view,
+            model_calls: 0,
+            ended: CancellationToken::new(),
         };
         self.running.lock().insert(id, call);
         CallGuard { id: CallId(id), calls: self.clone(), session: None }
@@ -121,6 +143,25 @@ impl CallTable {
             timeout: call.patience,
             cap: call.cap.saturating_duration_since(Instant::now()),
         })
+    }
+
+    /// Counts a call of a model within a call, up to `most`. Returns what is cancelled when the call ends.
+    ///
+    /// # Errors
+    ///
+    /// [`ModelCallRefusal`].
+    pub(super) fn count_model_call(
+        &self,
+        call: CallId,
+        most: u64,
+    ) -> Result<CancellationToken, ModelCallRefusal> {
+        let mut running = self.running.lock();
+        let call = running.get_mut(&call.0).ok_or(ModelCallRefusal::Ended)?;
+        if call.model_calls >= most {
+            return Err(ModelCallRefusal::Spent);
+        }
+        call.model_calls += 1;
+        Ok(call.ended.clone())
     }
 
     /// The transcript of the call.

@@ -2,6 +2,8 @@
 //!
 //! What the model reads of a plan is not cut: the invariants check that it fits the budget.
 
+use std::collections::HashSet;
+
 use ctxhost_engine_api::border::EngineReply;
 use ctxhost_engine_api::transcript::tokens::group_thousands;
 use ctxhost_engine_api::*;
@@ -15,6 +17,9 @@ const MAX_VALUE_BYTES: usize = 4 * 1024 * 1024;
 
 /// All texts and values of one reply: a plan may explain each of 100,000 entries.
 const MAX_REPLY_BYTES: usize = 16 * 1024 * 1024;
+
+/// The most names in a message.
+const MAX_NAMES: usize = 16;
 
 /// The memory of a JSON value beside its texts.
 const VALUE_BYTES: usize = size_of::<Value>();
@@ -57,17 +62,48 @@ pub(super) fn limit_error(mut error: EngineError) -> EngineError {
     error
 }
 
-/// Cuts one text.
-pub(super) fn limit_text(text: &mut String) {
-    TextBudget { left: MAX_REPLY_BYTES }.cut(text);
+/// Cuts one text to a line.
+pub(super) fn limit_line(mut text: String) -> String {
+    TextBudget { left: MAX_REPLY_BYTES }.cut(&mut text);
+    join_lines(&mut text);
+    text
 }
 
-/// Cuts what an engine states about itself.
+/// Cuts what an engine states about itself to lines, all of them together to one text.
 pub(super) fn limit_info(mut info: EngineInfo) -> EngineInfo {
-    let mut budget = TextBudget { left: MAX_REPLY_BYTES };
+    let mut budget = TextBudget { left: MAX_TEXT_BYTES };
     let EngineInfo { id, name, version, requires, .. } = &mut info;
-    budget.cut_all([id, name, version].into_iter().chain(requires));
+    let mut known = HashSet::new();
+    requires.retain(|name| known.insert(name.clone()));
+    for text in [id, name, version].into_iter().chain(requires) {
+        budget.cut(text);
+        join_lines(text);
+    }
     info
+}
+
+/// The first of many names, and how many there are beside them.
+pub(super) fn limit_names(mut names: Vec<String>) -> Vec<String> {
+    let more = names.len().saturating_sub(MAX_NAMES);
+    if more > 0 {
+        names.truncate(MAX_NAMES);
+        names.push(format!("{} more", group_thousands(more as u64)));
+    }
+    names
+}
+
+/// Joins the lines of a text, so that none passes for another message.
+fn join_lines(text: &mut String) {
+    let ends_line =
+        |char| matches!(char, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}');
+    if text.contains(ends_line) {
+        *text = text
+            .split(ends_line)
+            .map(str::trim)
+            .filter(|line| !line.is_empty())
+            .collect::<Vec<_>>()
+            .join(" ");
+    }
 }
 
 /// The bytes that the texts of a reply may still take.
@@ -110,6 +146,7 @@ impl TextBudget {
 
     fn cut_error(&mut self, error: &mut EngineError) {
         self.cut(&mut error.message);
+        join_lines(&mut error.message);
         self.clear_large(&mut error.detail);
     }
 
@@ -151,6 +188,29 @@ mod tests {
         let mut reply = Ok(reply);
         limit_reply(&mut reply);
         reply.unwrap()
+    }
+
+    #[test]
+    fn what_an_engine_states_of_itself_fits_one_text_of_lines() {
+        let requires = (0..300_000).map(|number| format!("cap-{number}"));
+        let requires = ["kv".to_owned(), "kv".to_owned()].into_iter().chain(requires).collect();
+        let id = "x\nERROR forged".to_owned();
+        let info = limit_info(EngineInfo { id, requires, ..EngineInfo::default() });
+        assert_eq!(info.id, "x ERROR forged");
+        assert_eq!(info.requires.iter().filter(|name| *name == "kv").count(), 1);
+        let bytes: usize = info.requires.iter().map(String::len).sum();
+        assert!(bytes <= MAX_TEXT_BYTES, "{bytes}");
+        let names = limit_names(info.requires);
+        assert_eq!(names.len(), MAX_NAMES + 1);
+        assert!(names[MAX_NAMES].ends_with(" more"), "{}", names[MAX_NAMES]);
+        assert_eq!(limit_names(vec!["a".into()]), ["a"]);
+    }
+
+    #[test]
+    fn an_error_is_one_line() {
+        let error = limit_error(EngineError::failed("first\r\n\u{2028}  second\nERROR third\n"));
+        assert_eq!(error.message, "first second ERROR third");
+        assert_eq!(limit_line("[2J forged \n second".into()), "[2J forged second");
     }
 
     #[test]

@@ -35,6 +35,7 @@ mod fallback;
 mod instance;
 mod library;
 mod load;
+mod model_calls;
 mod quarantine;
 mod quotas;
 mod sandbox;

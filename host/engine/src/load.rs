@@ -13,7 +13,7 @@ use super::backend::{EngineBackend, InProcess};
 use super::build_guard::BuildGuard;
 use super::bundled::bundled;
 use super::calls::CallTable;
-use super::engine_texts::{limit_error, limit_info};
+use super::engine_texts::{limit_error, limit_info, limit_names};
 use super::environment::EngineEnvironment;
 use super::error::EngineOpenError;
 use super::sandbox::supervisor::SandboxSupervisor;
@@ -57,13 +57,14 @@ fn open_in_process(
         info.requires.iter().filter(|name| !offered.contains(name)).cloned().collect()
     };
     if !missing.is_empty() {
+        let missing = limit_names(missing);
         return Err(EngineOpenError::MissingCapabilities { id: info.id, missing });
     }
     let is_threaded = spec.isolation != Isolation::Inline;
     let threads = is_threaded.then(|| EngineThreads::start(&info.id, &guard)).transpose();
     let threads =
         threads.map_err(|source| EngineOpenError::Threads { id: info.id.clone(), source })?;
-    let services = EngineServices::new(&info.id, environment, &spec.quotas, calls.clone());
+    let services = EngineServices::new(&info.id, environment, spec, calls.clone());
     let limit_ms = environment.timeouts.create_ms;
     let handle = create_within(limit_ms, factory, services, spec.config.clone(), &guard)
         .inspect_err(|error| guard.record_failure("create", error, environment))

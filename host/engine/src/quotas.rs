@@ -1,4 +1,4 @@
-//! Quotas of an engine on the host: stored bytes and log lines.
+//! Quotas of an engine on the host: stored bytes, log lines, calls of models.
 
 mod log;
 mod store;
@@ -9,7 +9,7 @@ pub(super) use store::StoreQuota;
 use serde::{Deserialize, Serialize};
 
 ctxhost_engine_api::settings! {
-    /// `[plugins.quotas]`: what each engine may store and log, wherever its code runs.
+    /// `[plugins.quotas]`: what each engine may store, log and ask of models, wherever its code runs.
     #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields)]
     pub struct Quotas {
@@ -21,5 +21,8 @@ ctxhost_engine_api::settings! {
         pub log_lines_per_minute: u64 = 600, Whole(1), "lines";
         /// The size of these lines together, so that a log does not fill the disk.
         pub log_kib_per_minute: u64 = 256, Whole(1), "kibibytes";
+        /// Completions, embeddings and delegated compactions within one call of an engine; summaries
+        /// of three million tokens in parts for a window of 32,000.
+        pub model_calls: u64 = 256, Whole(0), "calls";
     }
 }

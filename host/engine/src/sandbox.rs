@@ -30,6 +30,8 @@ mod confinement;
 #[cfg(unix)]
 mod connection;
 #[cfg(unix)]
+mod host_call_table;
+#[cfg(unix)]
 mod host_calls;
 #[cfg(unix)]
 mod launch;

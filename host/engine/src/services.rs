@@ -12,7 +12,9 @@ use super::background::{self, BackgroundTasks};
 use super::calls::CallTable;
 use super::embedding;
 use super::environment::EngineEnvironment;
-use super::quotas::{LogDecision, LogQuota, Quotas, StoreQuota};
+use super::model_calls::ModelCallQuota;
+use super::quotas::{LogDecision, LogQuota, StoreQuota};
+use super::spec::EngineSpec;
 use super::store::StoreError;
 
 /// The services of one engine.
@@ -22,6 +24,7 @@ pub(super) struct EngineServices {
     store: Arc<StoreQuota>,
     log: LogQuota,
     calls: Arc<CallTable>,
+    model_calls: ModelCallQuota,
     tasks: BackgroundTasks,
     started: Instant,
 }
@@ -30,14 +33,15 @@ impl EngineServices {
     pub(super) fn new(
         id: &str,
         environment: &EngineEnvironment,
-        quotas: &Quotas,
+        spec: &EngineSpec,
         calls: Arc<CallTable>,
     ) -> Self {
         EngineServices {
             id: id.into(),
             environment: environment.clone(),
-            store: Arc::new(StoreQuota::new(id, environment, quotas)),
-            log: LogQuota::new(quotas),
+            store: Arc::new(StoreQuota::new(id, environment, &spec.quotas)),
+            log: LogQuota::new(&spec.quotas),
+            model_calls: ModelCallQuota::new(spec, calls.clone()),
             calls,
             tasks: BackgroundTasks::default(),
             started: Instant::now(),
@@ -141,14 +145,14 @@ impl HostServices for EngineServices {
         }
     }
 
-    fn complete(&self, _call: CallId, request: CompletionRequest) -> BoxFuture<Result<Completion>> {
-        match &self.environment.completer {
-            Some(completer) => completer.complete(request),
-            None => Box::pin(async {
-                let message =
-                    "no model is configured for summaries; set [summariser] in ctxhost.toml";
-                Err(EngineError::new(ErrorKind::ModelMissing, message))
-            }),
+    fn complete(&self, call: CallId, request: CompletionRequest) -> BoxFuture<Result<Completion>> {
+        let Some(completer) = &self.environment.completer else {
+            let message = "no model is configured for summaries; set [summariser] in ctxhost.toml";
+            return failed(EngineError::new(ErrorKind::ModelMissing, message));
+        };
+        match self.model_calls.check_model(&request.model) {
+            Ok(()) => self.model_calls.run(call, || Ok(completer.complete(request))),
+            Err(error) => failed(error),
         }
     }
 
@@ -202,10 +206,10 @@ impl HostServices for EngineServices {
         let view = self.calls.view(call);
         // Before the await: afterwards the call may have ended, and its view with it.
         let delegate = self.environment.delegate();
-        Box::pin(async move {
-            let view = view.ok_or_else(|| EngineError::failed("the call has ended"))?;
+        self.model_calls.run(call, || {
+            let view = view.ok_or_else(|| EngineError::failed("the call has no transcript"))?;
             let missing = || EngineError::new(ErrorKind::Unsupported, "no engine to delegate to");
-            delegate.ok_or_else(missing)?.compact_for(view, request).await
+            Ok(delegate.ok_or_else(missing)?.compact_for(view, request))
         })
     }
 
@@ -221,8 +225,7 @@ impl HostServices for EngineServices {
     }
 
     fn embed(&self, call: CallId, request: EmbedRequest) -> BoxFuture<Result<Embeddings>> {
-        self.start_embedding(call, request)
-            .unwrap_or_else(|error| Box::pin(std::future::ready(Err(error))))
+        self.model_calls.run(call, || self.start_embedding(call, request))
     }
 }
 
@@ -253,6 +256,10 @@ impl EngineServices {
             tracing::warn!(engine = self.id, "{dropped} log lines of the engine were dropped");
         }
     }
+}
+
+fn failed<T: Send + 'static>(error: EngineError) -> BoxFuture<Result<T>> {
+    Box::pin(std::future::ready(Err(error)))
 }
 
 impl Drop for EngineServices {

@@ -51,7 +51,7 @@ fn run_sandbox(host: Option<OsString>) -> Result<(), String> {
     let hello = receive_hello(&wire, &mut buffer)?;
     // Before `confine`, which makes the folder of the copy inaccessible for root.
     let library = LibraryFile::open(&hello.library);
-    let confinement = confine(&hello.limits);
+    writer.write(&FromSandbox::Confined(confine(&hello.limits)));
     let refused = |reason: String| {
         writer.write(&FromSandbox::Refused { reason: reason.clone() });
         reason
@@ -65,7 +65,7 @@ fn run_sandbox(host: Option<OsString>) -> Result<(), String> {
     let factory = factory.map_err(|error| refused(error.to_string()))?;
     drop(library);
     let info = factory.info().map_err(|error| refused(error.to_string()))?;
-    writer.write(&FromSandbox::Loaded { info, confinement });
+    writer.write(&FromSandbox::Loaded(info));
     let server = SandboxServer::new(factory, hello, writer).map_err(|error| error.to_string())?;
     server.serve(&wire, buffer).map_err(|error| error.to_string())
 }

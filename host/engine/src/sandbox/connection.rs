@@ -13,19 +13,16 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
-use tokio::task::AbortHandle;
 
-use super::host_calls::serve_host_call;
+use super::host_call_table::HostCallTable;
+use super::host_calls::{is_model_call, serve_host_call};
 use super::process::SandboxProcess;
 use super::sender::{SendJob, TranscriptSender};
 use super::settings::SandboxSettings;
 use super::usage::{self, CallActivity};
-use super::wire::{self, CallFrame, FromSandbox, HostCall};
+use super::wire::{self, CallFrame, FromSandbox, HostCall, HostReply, ToSandbox};
 use crate::calls::{CallGuard, scope_session};
 use crate::services::EngineServices;
-
-/// The most host calls of one sandbox at a time; more is a loop that does not await them.
-const MAX_HOST_CALLS: usize = 1024;
 
 /// The connection to one sandbox. Clones share it.
 #[derive(Clone)]
@@ -43,13 +40,20 @@ struct ConnectionState {
     pending: Mutex<PendingCalls>,
     /// The number of calls so far.
     begun: AtomicU64,
-    host_calls: Mutex<HashMap<u64, AbortHandle>>,
+    host_calls: Arc<HostCallTable>,
 }
 
 /// The calls that wait for a reply, or why no reply will come.
 enum PendingCalls {
-    Open(HashMap<u64, oneshot::Sender<Result<EngineReply>>>),
+    Open(HashMap<u64, ReplySlot>),
     Closed(String),
+}
+
+/// Where the reply to a call goes.
+struct ReplySlot {
+    /// The method that is called.
+    method: &'static str,
+    reply: oneshot::Sender<Result<EngineReply>>,
 }
 
 impl SandboxConnection {
@@ -73,12 +77,16 @@ impl SandboxConnection {
             runtime,
             pending: Mutex::new(PendingCalls::Open(HashMap::new())),
             begun: AtomicU64::new(0),
-            host_calls: Mutex::default(),
+            host_calls: Arc::new(HostCallTable::new(settings.answer_bytes())),
         });
         let (jobs, queue) = mpsc::channel();
-        let sender = TranscriptSender::new(wire.try_clone()?, settings.sessions);
+        // For each part of a frame that the socket takes, so a large frame has more time.
+        wire.set_write_timeout(Some(settings.receive_limit()))?;
+        let sender = TranscriptSender::new(wire.try_clone()?, settings);
         let sender_process = process.clone();
-        spawn_thread("to-sandbox", move || sender.run(&queue, &sender_process))?;
+        spawn_thread("to-sandbox", move || {
+            sender.run(&queue, &sender_process);
+        })?;
         let reader = ReplyReader { shared: shared.clone(), jobs: jobs.clone() };
         let max_bytes = settings.answer_bytes();
         spawn_thread("from-sandbox", move || reader.run(&wire, max_bytes))?;
@@ -143,8 +151,12 @@ impl SandboxConnection {
 
     fn send_job(&self, guard: &CallGuard, job: SendJob) -> PendingCall {
         let (reply, receiver) = oneshot::channel();
+        let method = match &job {
+            SendJob::Call { call, .. } => call.request.name(),
+            _ => "create",
+        };
         if let PendingCalls::Open(pending) = &mut *self.shared.pending.lock() {
-            pending.insert(guard.id.0, reply);
+            pending.insert(guard.id.0, ReplySlot { method, reply });
             self.shared.begun.fetch_add(1, Ordering::Relaxed);
         }
         // Fails only after the process died; the receiver reports that.
@@ -169,12 +181,19 @@ impl ConnectionState {
     /// Fails all pending calls and aborts all host calls of a process that ended.
     fn close(&self, reason: &str) {
         *self.pending.lock() = PendingCalls::Closed(reason.to_owned());
-        self.host_calls.lock().drain().for_each(|(_, task)| task.abort());
+        self.host_calls.close();
     }
 
     fn complete_call(&self, call: u64, result: Result<EngineReply>) {
         let PendingCalls::Open(pending) = &mut *self.pending.lock() else { return };
-        if let Some(reply) = pending.remove(&call) {
+        if let Some(ReplySlot { method, reply }) = pending.remove(&call) {
+            let result = result.and_then(|value| match value.name() {
+                name if name == method => Ok(value),
+                name => {
+                    let message = format!("its sandbox sent the reply to {name}, not to {method}");
+                    Err(EngineError::new(ErrorKind::Protocol, message))
+                }
+            });
             // Fails where the caller has gone.
             let _ = reply.send(result);
         }
@@ -250,7 +269,8 @@ impl ReplyReader {
                 Ok(false) => break None,
                 Err(error) => break Some(error),
             }
-            if let Err(error) = wire::decode(&buffer).and_then(|message| self.receive(message)) {
+            let message = wire::decode(&buffer);
+            if let Err(error) = message.and_then(|message| self.receive(message, buffer.len())) {
                 break Some(error);
             }
         };
@@ -260,16 +280,14 @@ impl ReplyReader {
         self.shared.process.kill(reason.as_deref());
     }
 
-    fn receive(&self, message: FromSandbox) -> io::Result<()> {
+    fn receive(&self, message: FromSandbox, bytes: usize) -> io::Result<()> {
         match message {
             FromSandbox::Reply { call, result } => self.shared.complete_call(call, result),
             FromSandbox::HostCall { host_call, session, request } => {
-                return self.start_host_call(host_call, session, request);
+                return self.start_host_call(host_call, session, request, bytes);
             }
             FromSandbox::CancelHostCall { host_call } => {
-                if let Some(task) = self.shared.host_calls.lock().remove(&host_call) {
-                    task.abort();
-                }
+                self.shared.host_calls.cancel(host_call);
             }
             FromSandbox::Progress { call, permille, note } => {
                 self.shared.services.progress(CallId(call), permille, &note);
@@ -277,36 +295,52 @@ impl ReplyReader {
             FromSandbox::Log { level, target, message, fields } => {
                 self.shared.services.log(wire::level(level), &target, &message, &fields);
             }
-            FromSandbox::Loaded { .. } | FromSandbox::Refused { .. } => {
+            FromSandbox::Confined(_) | FromSandbox::Loaded(_) | FromSandbox::Refused { .. } => {
                 return Err(protocol_error("a second handshake"));
             }
         }
         Ok(())
     }
 
+    /// Starts a host call. Blocks while the requests of others fill their room, and so does the sandbox then.
     fn start_host_call(
         &self,
         id: u64,
         session: Option<String>,
         request: HostCall,
+        bytes: usize,
     ) -> io::Result<()> {
-        let mut host_calls = self.shared.host_calls.lock();
-        if host_calls.len() >= MAX_HOST_CALLS {
-            let message = format!("more than {MAX_HOST_CALLS} concurrent host calls");
-            return Err(protocol_error(&message));
-        }
         let (shared, jobs) = (self.shared.clone(), self.jobs.clone());
+        let begun = shared.host_calls.begin(id).map_err(|message| protocol_error(&message))?;
+        let Some(mut open) = begun else { return Ok(()) };
+        let admitted = shared.runtime.block_on(shared.host_calls.admit_request(bytes));
+        let Some(room) = admitted else { return Ok(()) };
         let work = async move {
             let services = shared.services.clone();
             let session = session.map(Into::into);
+            // A model takes minutes, and the others need not wait for it.
+            let _turn = if is_model_call(&request) {
+                None
+            } else {
+                Some(shared.host_calls.store_turn.lock().await)
+            };
             let result = scope_session(session, serve_host_call(services.as_ref(), request)).await;
-            let _ = jobs.send(SendJob::HostReply { host_call: id, result });
-            shared.host_calls.lock().remove(&id);
+            drop(room);
+            let frame = encode_reply(id, result);
+            open.admit_reply(frame.len()).await;
+            let _ = jobs.send(SendJob::HostReply { frame, open });
         };
-        // The list is locked, so a task that ends at once still removes its entry after this line.
-        host_calls.insert(id, self.shared.runtime.spawn(work).abort_handle());
+        let task = self.shared.runtime.spawn(work).abort_handle();
+        self.shared.host_calls.set_task(id, task);
         Ok(())
     }
+}
+
+/// The frame of a reply, or of the error that it is too large for one.
+fn encode_reply(host_call: u64, result: Result<HostReply>) -> Vec<u8> {
+    let frame = |result| wire::frame(&ToSandbox::HostReply { host_call, result });
+    let too_large = |error: io::Error| frame(Err(EngineError::failed(error.to_string())));
+    frame(result).or_else(too_large).unwrap_or_default()
 }
 
 fn protocol_error(message: &str) -> io::Error {
@@ -320,3 +354,6 @@ fn to_millis(time: Duration) -> u64 {
 fn spawn_thread(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     std::thread::Builder::new().name(name.into()).spawn(work).map(drop)
 }
+
+#[cfg(test)]
+mod tests;

@@ -41,7 +41,7 @@ pub enum SandboxError {
         reason: String,
     },
     /// The sandbox did not load the engine.
-    #[error("{reason}")]
+    #[error("the engine was not loaded; its sandbox reports: {reason}")]
     Refused {
         /// Why.
         reason: String,

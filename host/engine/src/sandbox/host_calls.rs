@@ -39,3 +39,11 @@ pub(super) async fn serve_host_call(
         }
     })
 }
+
+/// Whether a host call may take as long as a model.
+pub(super) const fn is_model_call(request: &HostCall) -> bool {
+    matches!(
+        request,
+        HostCall::Complete { .. } | HostCall::Embed { .. } | HostCall::DelegateCompact { .. }
+    )
+}

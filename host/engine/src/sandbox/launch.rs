@@ -22,7 +22,7 @@ use super::program::find_program;
 use super::settings::SandboxSettings;
 use super::wire::{self, FromSandbox, Hello, ToSandbox};
 use crate::calls::{CallLimit, CallTable};
-use crate::engine_texts::{limit_error, limit_info, limit_text};
+use crate::engine_texts::{limit_error, limit_info, limit_line, limit_names};
 use crate::library::{EngineFile, LoadError, private_folder};
 use crate::services::EngineServices;
 
@@ -85,7 +85,7 @@ impl SandboxLauncher {
         let missing = info.requires.iter().filter(|name| !offered.contains(name));
         let missing: Vec<String> = missing.cloned().collect();
         if !missing.is_empty() {
-            return Err(LaunchError::Missing(missing));
+            return Err(LaunchError::Missing(limit_names(missing)));
         }
         self.create(&connection).map_err(LaunchError::Create)?;
         Ok(SandboxLaunch { connection, info, confinement, kill_guard })
@@ -106,7 +106,7 @@ impl SandboxLauncher {
         &self,
         program: &Path,
         process: &Arc<SandboxProcess>,
-        mut socket: &UnixStream,
+        socket: &UnixStream,
         library: &Path,
     ) -> Result<(EngineInfo, Confinement), SandboxError> {
         let hello = Hello {
@@ -121,28 +121,36 @@ impl SandboxLauncher {
             limits: self.limits(library),
         };
         let mut buffer = Vec::new();
-        let exchange = || -> io::Result<Option<FromSandbox>> {
-            let _in_time = kill_after(self.settings.start_ms, process)?;
-            wire::send(&mut socket, &ToSandbox::Hello(hello))?;
+        let mut receive = || -> io::Result<Option<FromSandbox>> {
             let received = wire::receive(socket, self.settings.answer_bytes(), &mut buffer)?;
             received.then(|| wire::decode(&buffer)).transpose()
         };
         let not_a_sandbox =
             |reason| SandboxError::NotASandbox { program: display_path(program), reason };
-        match exchange() {
-            Ok(Some(FromSandbox::Loaded { info, confinement })) => {
-                Ok((limit_info(info), confinement))
+        let unexpected = |frame: io::Result<Option<FromSandbox>>| match frame {
+            Ok(Some(FromSandbox::Refused { reason })) => {
+                SandboxError::Refused { reason: limit_line(reason) }
             }
-            Ok(Some(FromSandbox::Refused { mut reason })) => {
-                limit_text(&mut reason);
-                Err(SandboxError::Refused { reason })
-            }
-            Ok(Some(_)) => Err(not_a_sandbox("sent an unexpected first frame".into())),
+            Ok(Some(_)) => not_a_sandbox("sent an unexpected frame".into()),
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                Err(not_a_sandbox(format!("sent {error}")))
+                not_a_sandbox(format!("sent {error}"))
             }
-            Ok(None) | Err(_) => Err(not_a_sandbox(early_exit_reason(process))),
-        }
+            Ok(None) | Err(_) => not_a_sandbox(early_exit_reason(process)),
+        };
+        let in_time =
+            kill_after(self.settings.start_ms, process).map_err(|error| unexpected(Err(error)))?;
+        // A process that has ended is seen by the answer that does not come.
+        let _ = wire::send(socket, &ToSandbox::Hello(hello));
+        let confinement = match receive() {
+            Ok(Some(FromSandbox::Confined(confinement))) => confinement,
+            other => return Err(unexpected(other)),
+        };
+        let info = match receive() {
+            Ok(Some(FromSandbox::Loaded(info))) => limit_info(info),
+            other => return Err(unexpected(other)),
+        };
+        drop(in_time);
+        Ok((info, confinement))
     }
 
     fn limits(&self, library: &Path) -> ConfinementLimits {

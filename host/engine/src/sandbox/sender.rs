@@ -1,27 +1,43 @@
 //! The sending thread of a connection. It knows which transcript the sandbox has and sends differences.
 
 use std::collections::HashMap;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
+use ctxhost_engine_api::Transcript;
 use ctxhost_engine_api::transcript::replica::{ReplicaEntry, TranscriptDiff, diff};
-use ctxhost_engine_api::{Result, Transcript};
+use ctxhost_engine_api::transcript::tokens::group_thousands;
 use serde_json::Value;
 
+use super::host_call_table::OpenHostCall;
 use super::process::SandboxProcess;
-use super::wire::{self, CallFrame, HostReply, ToSandbox, TranscriptDelta};
+use super::settings::SandboxSettings;
+use super::wire::{self, CallFrame, ToSandbox, TranscriptDelta};
 
 /// The most text in one frame, in bytes: a long session is sent in chunks instead of being copied whole.
 const CHUNK_BYTES: usize = 4 * 1024 * 1024;
 
 /// What to send.
 pub(super) enum SendJob {
-    Create { call: u64, limit_ms: u64, config: Value },
-    Call { call: CallFrame, view: Transcript },
-    Cancel { call: u64 },
-    HostReply { host_call: u64, result: Result<HostReply> },
+    Create {
+        call: u64,
+        limit_ms: u64,
+        config: Value,
+    },
+    Call {
+        call: CallFrame,
+        view: Transcript,
+    },
+    Cancel {
+        call: u64,
+    },
+    /// An encoded reply, and its host call, which ends once it is sent.
+    HostReply {
+        frame: Vec<u8>,
+        open: OpenHostCall,
+    },
 }
 
 /// The transcript of a session that the sandbox has.
@@ -36,22 +52,29 @@ pub(super) struct TranscriptSender {
     sent: HashMap<String, SentTranscript>,
     /// The number of sessions whose transcripts the sandbox keeps.
     max_sessions: usize,
+    /// Why a sandbox is killed that does not take up what is sent.
+    late_reason: String,
     now: u64,
 }
 
 impl TranscriptSender {
-    pub(super) fn new(wire: UnixStream, max_sessions: u64) -> Self {
-        let max_sessions = usize::try_from(max_sessions).unwrap_or(usize::MAX).max(1);
-        TranscriptSender { wire, sent: HashMap::new(), max_sessions, now: 0 }
+    pub(super) fn new(wire: UnixStream, settings: &SandboxSettings) -> Self {
+        let max_sessions = usize::try_from(settings.sessions).unwrap_or(usize::MAX).max(1);
+        let limit_ms = group_thousands(settings.receive_ms);
+        let late_reason = format!(
+            "was killed: it took up nothing of a frame within {limit_ms} ms (plugins.sandbox.receive_ms)"
+        );
+        TranscriptSender { wire, sent: HashMap::new(), max_sessions, late_reason, now: 0 }
     }
 
     /// Sends jobs until all senders of the queue are gone.
     pub(super) fn run(mut self, jobs: &Receiver<SendJob>, process: &Arc<SandboxProcess>) {
         for job in jobs {
             if let Err(error) = self.send(job) {
-                // Without a reason: mostly the process died before, and its exit status says why.
                 tracing::debug!(%error, "cannot send to a sandbox");
-                process.kill(None);
+                // Without a reason: mostly the process died before, and its exit status says why.
+                let is_late = error.kind() == io::ErrorKind::WouldBlock;
+                process.kill(is_late.then_some(&*self.late_reason));
             }
         }
     }
@@ -68,7 +91,11 @@ impl TranscriptSender {
                 ToSandbox::Call(call)
             }
             SendJob::Cancel { call } => ToSandbox::Cancel { call },
-            SendJob::HostReply { host_call, result } => ToSandbox::HostReply { host_call, result },
+            SendJob::HostReply { frame, open } => {
+                let sent = self.wire.write_all(&frame);
+                drop(open);
+                return sent;
+            }
         };
         wire::send(&self.wire, &message)
     }

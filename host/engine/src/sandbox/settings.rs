@@ -35,8 +35,12 @@ ctxhost_engine_api::settings! {
         /// Sessions whose transcripts a sandbox keeps, the most recently used; that of another is
         /// sent again at its next call.
         pub sessions: u64 = 64, Whole(1), "sessions";
-        /// The largest frame that a sandbox may send; a plan has kilobytes.
+        /// The largest frame that a sandbox may send, and what its host calls may hold: so much of
+        /// requests, and so much of replies. A plan has kilobytes.
         pub answer_mib: u64 = 64, Whole(1), "mebibytes";
+        /// Time for a sandbox to take up what the host sends before it is killed; it reads at once, and
+        /// takes seconds on a machine that swaps.
+        pub receive_ms: u64 = 10_000, Whole(1), "ms";
         /// Most threads of a sandbox, which is killed above it; one for each processor of a large
         /// machine.
         pub threads: u64 = 256, Whole(16), "threads";
@@ -54,6 +58,10 @@ impl SandboxSettings {
             *path = folder.join(&*path);
         }
         self
+    }
+
+    pub(super) fn receive_limit(&self) -> Duration {
+        Duration::from_millis(self.receive_ms.max(1))
     }
 
     pub(super) fn cancel_grace(&self) -> Duration {

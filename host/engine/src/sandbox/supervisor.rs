@@ -88,7 +88,7 @@ impl SandboxSupervisor {
         let (helpers, runtime) = EngineThreads::start(&id, &BuildGuard::default())
             .map_err(|source| EngineOpenError::Threads { id: id.clone(), source })?;
         let launcher = Arc::new(SandboxLauncher {
-            services: Arc::new(EngineServices::new(&id, environment, &spec.quotas, calls.clone())),
+            services: Arc::new(EngineServices::new(&id, environment, spec, calls.clone())),
             file,
             copies_folder: environment.copies_folder.clone(),
             settings: spec.sandbox.clone(),

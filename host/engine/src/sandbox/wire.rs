@@ -18,7 +18,7 @@ use super::info::{Confinement, ConfinementLimits};
 use ctxhost_engine_api::border::{EngineCall, EngineReply};
 
 /// The version of the frames. Host and sandbox are the same program; a mismatch is reported early.
-pub(super) const WIRE_VERSION: u32 = 4;
+pub(super) const WIRE_VERSION: u32 = 5;
 
 /// The largest frame that a sandbox accepts from its host, in bytes: the largest length.
 pub(super) const ANY_LENGTH: usize = u32::MAX as usize;
@@ -108,11 +108,10 @@ pub(super) struct CallFrame {
 /// A frame from the sandbox to the host.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum FromSandbox {
+    /// The process has confined itself. Sent first, because code of the library could forge it afterwards.
+    Confined(Confinement),
     /// The library is loaded; the engine is not created yet.
-    Loaded {
-        info: EngineInfo,
-        confinement: Confinement,
-    },
+    Loaded(EngineInfo),
     /// The library was not loaded.
     Refused {
         reason: String,

@@ -99,9 +99,9 @@ pub(super) const CONDITIONAL: &[ConditionalSyscalls] = &[
         rules: pairs_that_stay_inside,
     },
     ConditionalSyscalls {
-        when: "timeouts and buffer sizes",
+        when: "timeouts",
         calls: calls![SYS_setsockopt],
-        rules: limits_of_sockets,
+        rules: timeouts_of_sockets,
     },
     #[cfg(target_arch = "x86_64")]
     ConditionalSyscalls {
@@ -186,8 +186,9 @@ fn pairs_that_stay_inside() -> RuleList {
     Ok(vec![pair(SOCK_STREAM)?, pair(SOCK_SEQPACKET)?])
 }
 
-/// Timeouts and buffer sizes, but no socket filters, which are programs for the kernel.
-fn limits_of_sockets() -> RuleList {
+/// Timeouts, but no socket filters, which are programs for the kernel, and no larger buffers, which are memory
+/// that no limit of the process counts.
+fn timeouts_of_sockets() -> RuleList {
     let option = |name: &c_int| {
         let level = u64::from(SOL_SOCKET.unsigned_abs());
         let level = condition(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, level)?;
@@ -195,7 +196,7 @@ fn limits_of_sockets() -> RuleList {
         let name = condition(2, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, name)?;
         SeccompRule::new(vec![level, name])
     };
-    [SO_RCVTIMEO, SO_SNDTIMEO, SO_RCVBUF, SO_SNDBUF].iter().map(option).collect()
+    [SO_RCVTIMEO, SO_SNDTIMEO].iter().map(option).collect()
 }
 
 fn is_one_of(at: u8, values: &[u32]) -> RuleList {
