@@ -3,14 +3,15 @@
 //! The summary is an outline, and its last line states how many leaves are folded. The next epoch
 //! keeps these leaves in the tree, so every node still leads to its entries.
 
-use ctxhost_engine_api::{Action, CompactRequest, Compaction, Plan, Role, Transcript};
+use ctxhost_engine_api::{CompactRequest, Compaction, Transcript};
+use ctxhost_engine_kit::retrieval::{RequestLayout, covering_plan};
 use ctxhost_engine_kit::settings::share_of;
 use ctxhost_engine_kit::summary::{Provenance, wrap_summary};
 
+use crate::STYLE;
 use crate::node::{DagNode, NodeId};
 use crate::session::DagSession;
 use crate::settings::Settings;
-use crate::view::RequestView;
 
 /// Writer name in the envelope of a summary.
 const WRITER: &str = "dag";
@@ -18,6 +19,8 @@ const WRITER: &str = "dag";
 const KEPT_SHARE: f64 = 0.6;
 /// Share of that for the nodes. The host allows half of the budget.
 const OUTLINE_SHARE: f64 = 0.35;
+/// Share of it for names that nothing else shows.
+const NAME_SHARE: f64 = 0.1;
 /// Size of the envelope of a summary, in tokens.
 const ENVELOPE_TOKENS: u64 = 60;
 
@@ -54,29 +57,33 @@ impl DagSession {
         let share = KEPT_SHARE / f64::from(request.attempt.clamp(1, 3));
         let limit_tokens = share_of(request.budget.min(tokens), share);
         let focus = request.custom_instructions.as_deref().unwrap_or_default();
-        let ranking = self.rank_prompt(transcript, focus);
-        let mut view = RequestView::default();
-        self.place_tail(transcript, 0, &mut view);
-        let always_tokens = view.tokens(transcript);
+        let ranking = self.index.rank(&self.index.build_query(transcript, focus));
+        let mut layout = RequestLayout::default();
+        self.place_tail(transcript, 0, settings, &mut layout);
+        let always_tokens = layout.tokens(transcript, &STYLE);
         let outline_tokens = share_of(limit_tokens, OUTLINE_SHARE);
-        let tail_tokens = limit_tokens.saturating_sub(always_tokens + outline_tokens)
-            + transcript.tokens(view.cut..transcript.len() as u64);
-        self.place_tail(transcript, tail_tokens, &mut view);
-        let missing = view.cut - view.kept.len() as u64;
-        let new =
-            (0..view.cut).filter(|seq| !view.kept.contains_key(seq) && *seq >= self.live_start);
+        let name_tokens = share_of(limit_tokens, NAME_SHARE);
+        let tail_tokens = limit_tokens.saturating_sub(always_tokens + outline_tokens + name_tokens)
+            + transcript.tokens(layout.cut..transcript.len() as u64);
+        self.place_tail(transcript, tail_tokens, settings, &mut layout);
+        let missing = layout.hidden();
+        let is_new = |seq: &u64| !layout.kept.contains_key(seq) && *seq >= self.live_start;
         // Folding a summary of a summary loses detail and makes no progress.
-        let is_folded_already = new.count() == 0 && tokens <= request.budget;
+        let is_folded_already =
+            !(0..layout.cut).any(|seq| is_new(&seq)) && tokens <= request.budget;
         if missing == 0 || is_folded_already {
             return nothing("everything in it must stay");
         }
         let room_tokens = outline_tokens.saturating_sub(ENVELOPE_TOKENS);
-        self.add_outline(&ranking, room_tokens, settings, &mut view);
-        let leaves = self.range_before(view.cut, missing, settings);
+        let outline = self.outline_before(&layout, &ranking, room_tokens, settings);
+        let names = self.render_names(transcript, &layout, &outline.text, name_tokens);
+        let leaves = self.range_before(layout.cut, missing, settings);
         let folded = leaves.leaves + usize::from(leaves.draft.is_some());
-        let body = format!("{}\n{}", view.outline.text, fold_line(folded, settings.fanout));
+        let lines = [outline.text, names, fold_line(folded, settings.fanout)];
+        let lines = lines.into_iter().filter(|line| !line.is_empty());
+        let body = lines.collect::<Vec<_>>().join("\n");
         let summary = wrap_summary(&body, &Provenance { entries: missing, writer: WRITER });
-        let plan = lasting_plan(transcript, view, summary);
+        let plan = covering_plan(&layout, summary, transcript, &self.index, &STYLE);
         if plan.estimated_tokens >= tokens {
             return nothing("what must stay is all there is");
         }
@@ -94,25 +101,6 @@ impl DagSession {
 
 fn nothing(reason: &str) -> Compaction {
     Compaction::Nothing { reason: reason.into() }
-}
-
-/// The plan with the outline as the summary of the dropped entries.
-fn lasting_plan(transcript: &Transcript, mut view: RequestView, summary: String) -> Plan {
-    view.outline = Default::default();
-    let mut plan = view.plan(transcript);
-    // A summary replaces one contiguous range; the largest one is the least misleading.
-    let largest = plan.ops.iter().enumerate().filter_map(|(at, op)| match &op.action {
-        Action::Drop(range) => Some((at, range.clone())),
-        _ => None,
-    });
-    let largest = largest.max_by_key(|(_, range)| range.end - range.start);
-    if let Some((at, covers)) = largest
-        && let Some(op) = plan.ops.get_mut(at)
-    {
-        op.action = Action::Insert { role: Role::User, text: summary, covers };
-    }
-    plan.estimated_tokens = plan.project(transcript).iter().map(|item| item.tokens()).sum();
-    plan
 }
 
 #[cfg(test)]

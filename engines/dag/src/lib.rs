@@ -16,14 +16,12 @@ mod condense;
 mod leaf;
 mod node;
 mod outline;
-mod ranking;
 mod selection;
 mod session;
 mod settings;
 mod stored;
 mod tools;
 mod tree;
-mod view;
 mod writing;
 
 use std::cell::OnceCell;
@@ -39,16 +37,27 @@ use ctxhost_engine_api::{
     MaintainRequest, Plan, Result, SessionRef, ToolAnswer, ToolCallRequest, ToolSpec, Transcript,
     capability,
 };
+use ctxhost_engine_kit::retrieval::{
+    EXPAND, LayoutStyle, LayoutUpdate, RequestLayout, SEARCH, layout_from_json, layout_to_json,
+    read_history, whole_plan,
+};
 use ctxhost_engine_kit::session_map::SessionMap;
-use ctxhost_engine_kit::store::{has_capability, has_key_value_store};
+use ctxhost_engine_kit::store::{has_capability, has_key_value_store, session_key};
 
 use compaction::folded_leaves;
 use leaf::LeafDraft;
 use node::DagNode;
 use session::DagSession;
 pub use settings::Settings;
-use tools::{EXPAND, SEARCH, read_history};
-use view::RequestView;
+
+/// Layer name in plan notes.
+const LAYER: &str = "dag";
+
+/// Key prefix of stored layouts.
+const LAYOUT_KEY: &str = "layout/1/";
+
+/// How inserted texts are labelled. The outline says what was left out.
+const STYLE: LayoutStyle = LayoutStyle { layer: LAYER, head: "outline and names", gap_hint: None };
 
 /// The engine.
 #[derive(Debug)]
@@ -87,12 +96,14 @@ impl ContextEngine for DagEngine {
 
     async fn assemble(&self, transcript: Transcript, request: AssembleRequest) -> Result<Plan> {
         self.load(&transcript, &request.session).await;
-        let (plan, view) = self.sessions.with_session(&request.session, |session| {
+        let (plan, layout) = self.sessions.with_session(&request.session, |session| {
             let plan = session.plan(&transcript, &request, &self.settings);
-            (plan, session.take_changed_view(&transcript))
+            let is_new = std::mem::take(&mut session.is_layout_new);
+            (plan, is_new.then(|| layout_to_json(session.layout.as_ref(), &session.index)))
         });
-        if let Some(view) = view.filter(|_| has_key_value_store(&self.host)) {
-            stored::store_view(&self.host, &request.session, &view).await;
+        if let Some(layout) = layout.filter(|_| has_key_value_store(&self.host)) {
+            // A layout that is not stored is computed again after a restart.
+            let _ = self.host.kv_put(&session_key(LAYOUT_KEY, &request.session), &layout).await;
         }
         Ok(plan)
     }
@@ -165,7 +176,7 @@ impl ContextEngine for DagEngine {
         let counted = newest.map(|newest| {
             self.sessions.with_session(&newest, |session| {
                 let nodes: usize = session.tree.levels().iter().map(Vec::len).sum();
-                (nodes, session.index_bytes())
+                (nodes, session.index.size_bytes())
             })
         });
         let (nodes, bytes) = counted.unwrap_or_default();
@@ -186,7 +197,7 @@ impl ContextEngine for DagEngine {
 }
 
 impl DagEngine {
-    /// Loads stored nodes and the view once per session, and folded leaves that are lost from the
+    /// Loads stored nodes and the layout once per session, and folded leaves that are lost from the
     /// history.
     async fn load(&self, transcript: &Transcript, session: &SessionRef) {
         // Marked as loaded before the store answers, so that a failing store is asked only once.
@@ -195,10 +206,11 @@ impl DagEngine {
             .with_session(session, |state| !std::mem::replace(&mut state.is_loaded, true));
         if is_new && has_key_value_store(&self.host) {
             let nodes = stored::load_nodes(&self.host, session, &self.settings).await;
-            let view = stored::load_view(&self.host, session, transcript).await;
+            let key = session_key(LAYOUT_KEY, session);
+            let layout = self.host.kv_get(&key).await.ok().flatten();
             self.sessions.with_session(session, |state| {
                 state.add_known(nodes);
-                state.view = view;
+                state.stored_layout = layout;
             });
         }
         let has_lost = |state: &mut DagSession| {
@@ -225,7 +237,8 @@ impl DagEngine {
             let is_summary = folded_leaves(&entry.text, self.settings.fanout).is_some();
             !is_summary && !live.contains(entry.id.as_str())
         };
-        let entries = read_history(&self.host, session, is_folded).await;
+        // What a failing host answered before is still of use.
+        let (entries, _) = read_history(&self.host, session, is_folded).await;
         let mut leaves = Vec::new();
         let mut draft = LeafDraft::default();
         for entry in &entries {
@@ -257,7 +270,7 @@ impl DagEngine {
 }
 
 impl DagSession {
-    /// The whole history if it fits; else the current view or a new one.
+    /// The whole history if it fits; else the current layout or a new one.
     fn plan(
         &mut self,
         transcript: &Transcript,
@@ -265,62 +278,39 @@ impl DagSession {
         settings: &Settings,
     ) -> Plan {
         self.follow(transcript, settings);
+        let stored = self.stored_layout.take();
+        let stored = stored.and_then(|json| layout_from_json(&json, &self.index));
+        let kept = self.layout.take().or(stored);
         let budget_tokens = request.budget;
         // With folded entries the outline says more than the summary.
         if self.folded == 0 && transcript.total_tokens() <= budget_tokens {
-            // Everything fits again, for example after an undo: a view from before would only leave things out.
-            self.is_view_new |= self.view.take().is_some();
-            return whole(transcript);
+            // Everything fits again, for example after an undo: a layout from before would only leave things out.
+            self.is_layout_new |= kept.is_some();
+            return whole_plan(transcript);
         }
-        let kept = self.view.take();
-        let kept =
-            kept.filter(|view| view.is_valid_for(transcript, budget_tokens, settings.slack_share));
+        let is_valid = |layout: &RequestLayout| {
+            layout.is_valid_for(transcript, budget_tokens, 0, settings.slack_share)
+        };
+        let kept = kept.filter(is_valid);
         // At most one search per request, and none if nothing moves and no prompt is new.
         let cell = OnceCell::new();
-        let ranking = || cell.get_or_init(|| self.rank_prompt(transcript, &request.prompt));
-        let move_window = || self.new_view(transcript, budget_tokens, ranking(), settings);
-        let mut is_new = kept.is_none();
-        let mut view = kept.unwrap_or_else(move_window);
-        let notes = view.notes.len();
-        if let Some(newest) = self.position_of_new_prompt(transcript, request, &view) {
-            self.add_note(transcript, newest, budget_tokens, ranking(), settings, &mut view);
-            is_new = true;
-        }
-        // Notes go first: the prefix before them stays valid.
-        while view.tokens(transcript) > budget_tokens && view.drop_oldest_note() {}
-        if view.tokens(transcript) > budget_tokens {
-            view = move_window();
-            is_new = true;
-        }
-        self.is_view_new = is_new || view.notes.len() != notes;
-        let tokens = view.tokens(transcript);
-        if tokens > budget_tokens && tokens >= transcript.total_tokens() {
-            // Nearly everything is protected, so own texts would only add to it.
-            return whole(transcript);
-        }
-        let plan = view.plan(transcript);
-        self.view = Some(view);
-        plan
+        let rank = || self.index.rank(&self.index.build_query(transcript, &request.prompt));
+        let ranking = || cell.get_or_init(rank);
+        let move_window = || self.new_layout(transcript, budget_tokens, ranking(), settings);
+        let add_note = |newest: u64, layout: &mut RequestLayout| {
+            self.add_note(transcript, newest, budget_tokens, ranking(), settings, layout);
+        };
+        let update = LayoutUpdate::new(
+            &self.index,
+            transcript,
+            request,
+            kept,
+            &STYLE,
+            &move_window,
+            add_note,
+        );
+        self.is_layout_new = update.is_new;
+        self.layout = update.layout;
+        update.plan
     }
-
-    /// Position of a new prompt that can have a note before it.
-    fn position_of_new_prompt(
-        &self,
-        transcript: &Transcript,
-        request: &AssembleRequest,
-        view: &RequestView,
-    ) -> Option<u64> {
-        let newest = self.newest_user.filter(|_| !request.prompt.trim().is_empty())?;
-        // A note inside a frame would separate a call from its result.
-        let is_cut_point = transcript.get(newest).is_some_and(|entry| entry.is_cut_point());
-        // One note per request of the user: another search for the same words would find the same.
-        let is_new = newest >= view.cut && !view.notes.contains_key(&newest);
-        (is_new && is_cut_point).then_some(newest)
-    }
-}
-
-fn whole(transcript: &Transcript) -> Plan {
-    let mut plan = Plan { estimated_tokens: transcript.total_tokens(), ..Plan::default() };
-    plan.keep(0..transcript.len() as u64);
-    plan
 }

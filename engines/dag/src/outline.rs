@@ -57,7 +57,7 @@ impl DagSession {
         let finished = self.tree.leaves();
         let starts_before = |live: &Range<u32>| !live.is_empty() && u64::from(live.start) < cut;
         // From the end: few leaves are behind the cut.
-        let last = self.leaf_entries.iter().rposition(starts_before);
+        let last = self.index.groups().iter().rposition(starts_before);
         let leaves = last.map_or(0, |leaf| leaf + 1).max(self.folded);
         let has_draft = leaves > finished;
         OutlineRange {
@@ -73,7 +73,7 @@ impl DagSession {
     pub(crate) fn outline(
         &self,
         range: &OutlineRange,
-        scores: &BTreeMap<usize, f32>,
+        scores: &BTreeMap<u32, f32>,
         room_tokens: u64,
         settings: &Settings,
     ) -> HistoryOutline {
@@ -105,7 +105,7 @@ impl DagSession {
     fn refine(
         &self,
         ids: &mut Vec<NodeId>,
-        scores: &BTreeMap<usize, f32>,
+        scores: &BTreeMap<u32, f32>,
         free_tokens: u64,
         settings: &Settings,
     ) {
@@ -155,9 +155,10 @@ impl DagSession {
         self.render(&ids, &range, u64::MAX, settings).text
     }
 
-    fn ranked(&self, id: NodeId, scores: &BTreeMap<usize, f32>, settings: &Settings) -> RankedNode {
+    fn ranked(&self, id: NodeId, scores: &BTreeMap<u32, f32>, settings: &Settings) -> RankedNode {
         let range = self.tree.leaf_range(id, settings);
         let end = range.end;
+        let range = range.start as u32..range.end as u32;
         let score = scores.range(range).map(|(_, score)| *score).fold(0.0, f32::max);
         // Of numbers that are not negative the bits have the same order.
         RankedNode { score_bits: score.to_bits(), end, id }

@@ -6,31 +6,17 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use ctxhost_engine_api::transcript::tokens;
-use ctxhost_engine_api::{Entry, EntryKind, Flags, Role, Transcript};
+use ctxhost_engine_api::{Entry, EntryKind, Flags, Transcript};
 use ctxhost_engine_kit::circuit_breaker::CircuitBreaker;
 use ctxhost_engine_kit::cursor::TranscriptCursor;
-use ctxhost_engine_kit::dialogue::is_hidden;
-use ctxhost_engine_kit::search::{TermIndex, for_each_term, split_into_slices};
+use ctxhost_engine_kit::retrieval::{HistoryIndex, NO_ENTRY, RequestLayout};
 
+use crate::LAYER;
 use crate::compaction::folded_leaves;
 use crate::leaf::LeafDraft;
 use crate::node::{DagNode, NodeId};
 use crate::settings::Settings;
 use crate::tree::NodeTree;
-use crate::view::RequestView;
-
-/// Size of a slice, in tokens: a paragraph.
-// User messages are short and lose more when cut, so their slices are larger.
-const SLICE_TOKENS: u64 = 100;
-const USER_SLICE_TOKENS: u64 = 200;
-/// Bytes of a text that are indexed; a longer one is data.
-const INDEXED_BYTES: usize = 200_000;
-/// Bytes of the arguments of a call that are indexed; the topic is at the beginning.
-const ARGUMENT_BYTES: usize = 2_000;
-
-/// Stands for no entry or no leaf.
-pub(crate) const NONE: u32 = u32::MAX;
 
 /// Engine state of one session.
 #[derive(Debug, Default)]
@@ -51,59 +37,20 @@ pub(crate) struct DagSession {
     restored: Option<usize>,
     /// End of the newest summary of this engine.
     pub(crate) live_start: u64,
-    pub(crate) index: TermIndex,
-    /// By slice number of the index.
-    pub(crate) slices: Vec<EntrySlice>,
-    /// By position.
-    pub(crate) entries: Vec<EntryRow>,
-    /// Positions of the live entries of each leaf and of the draft.
-    pub(crate) leaf_entries: Vec<Range<u32>>,
-    /// Pinned entries and summaries of other engines.
-    pub(crate) must_stay: Vec<u64>,
-    pub(crate) newest_user: Option<u64>,
-    /// The view of the last request; `None` while everything fits.
-    pub(crate) view: Option<RequestView>,
-    /// Whether the view differs from the stored one.
-    pub(crate) is_view_new: bool,
+    /// Its groups are the leaves and the draft; texts without an entry are folded leaves. Pinned entries and
+    /// summaries of other engines must stay.
+    pub(crate) index: HistoryIndex,
+    /// The layout of the last request; `None` while everything fits.
+    pub(crate) layout: Option<RequestLayout>,
+    /// Whether the layout differs from the stored one.
+    pub(crate) is_layout_new: bool,
+    /// The stored layout, before the transcript was read.
+    pub(crate) stored_layout: Option<String>,
     /// Whether stored state was loaded.
     pub(crate) is_loaded: bool,
     /// Number of stored nodes by depth.
     pub(crate) stored: Vec<usize>,
     pub(crate) model_failures: CircuitBreaker,
-}
-
-/// A part of an entry, or a folded leaf, that can be found on its own.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct EntrySlice {
-    /// Position of the entry; [`NONE`] for a folded leaf.
-    pub(crate) entry: u32,
-    pub(crate) leaf: u32,
-    /// Byte range in the entry's text; empty for calls and leaves.
-    start: u32,
-    end: u32,
-    /// Size in tokens.
-    pub(crate) tokens: u32,
-}
-
-impl EntrySlice {
-    pub(crate) fn range(&self) -> Range<usize> {
-        self.start as usize..self.end as usize
-    }
-}
-
-/// Ranking data of an entry.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct EntryRow {
-    first_slice: u32,
-    end_slice: u32,
-    pub(crate) leaf: u32,
-    pub(crate) is_user: bool,
-}
-
-impl EntryRow {
-    pub(crate) fn slices(&self) -> Range<u32> {
-        self.first_slice..self.end_slice
-    }
 }
 
 impl DagSession {
@@ -164,7 +111,7 @@ impl DagSession {
         *self = DagSession {
             cursor: before.cursor,
             known,
-            view: before.view.filter(|_| before.epoch.is_none()),
+            stored_layout: before.stored_layout.filter(|_| before.epoch.is_none()),
             is_loaded: before.is_loaded,
             epoch: Some(transcript.epoch()),
             stored: before.stored,
@@ -183,14 +130,10 @@ impl DagSession {
         for index in 0..folded {
             let Some(leaf) = known.get(NodeId::leaf(index)) else { break };
             leaf_of.extend(leaf.sources.iter().map(|id| (id.clone(), index as u32)));
-            self.add_slice(NONE, index as u32, 0..0, 0, |terms| {
-                for_each_term(&leaf.text, |term| terms.push(term));
-            });
-            self.leaf_entries.push(0..0);
+            self.index.add_text(&leaf.text, index as u32);
             self.tree.push_leaf(leaf.clone(), &known, settings);
         }
         self.known = known;
-        self.leaf_entries.push(0..0);
         leaf_of
     }
 
@@ -206,29 +149,18 @@ impl DagSession {
             is_summary && entry.seq() < self.live_start && is_own_summary(entry, settings);
         if is_folded_here {
             // The tree has its contents.
-            let slices = self.slices.len() as u32;
-            self.entries.push(EntryRow {
-                first_slice: slices,
-                end_slice: slices,
-                leaf: NONE,
-                is_user: false,
-            });
+            self.index.read_entry(transcript, entry, NO_ENTRY, LAYER);
             return;
         }
         if is_summary || entry.has(Flags::PINNED) {
-            self.must_stay.push(entry.seq());
+            self.index.must_stay.push(entry.seq());
         }
         if entry.is_user_message() {
-            self.newest_user = Some(entry.seq());
+            self.index.newest_user = Some(entry.seq());
         }
         let leaf = folded.unwrap_or_else(|| self.add_to_draft(transcript, entry, settings));
         // Also for a folded leaf: a part of it may still be live.
-        if let Some(range) = self.leaf_entries.get_mut(leaf as usize) {
-            let seq = entry.seq() as u32;
-            let start = if range.start == range.end { seq } else { range.start };
-            *range = start..seq + 1;
-        }
-        self.add_slices(entry, leaf);
+        self.index.read_entry(transcript, entry, leaf, LAYER);
     }
 
     /// Adds an entry to the newest leaf, or to the next one, and returns its number.
@@ -245,7 +177,6 @@ impl DagSession {
             let draft = std::mem::take(&mut self.draft);
             let leaf = self.with_known_text(draft.finish(settings), settings);
             self.tree.push_leaf(leaf, &self.known, settings);
-            self.leaf_entries.push(0..0);
         }
         self.draft.push(transcript, entry);
         self.tree.leaves() as u32
@@ -265,59 +196,6 @@ impl DagSession {
             None => self.mark_leaf_changed(index, settings),
         }
         leaf
-    }
-
-    fn add_slices(&mut self, entry: &Entry<'_>, leaf: u32) {
-        let first_slice = self.slices.len() as u32;
-        let is_user = entry.role() == Role::User && entry.kind() == EntryKind::Message;
-        if !is_hidden(entry) && entry.kind() != EntryKind::CompactionSummary {
-            let whole = entry.text();
-            let text = whole.get(..whole.floor_char_boundary(INDEXED_BYTES)).unwrap_or_default();
-            let most_tokens = if is_user { USER_SLICE_TOKENS } else { SLICE_TOKENS };
-            for range in split_into_slices(text, most_tokens) {
-                let part = text.get(range.clone()).unwrap_or_default();
-                let size = tokens::estimate(part);
-                self.add_slice(entry.seq() as u32, leaf, range, size, |terms| {
-                    for_each_term(part, |term| terms.push(term));
-                });
-            }
-            for call in entry.tool_calls() {
-                let end = call.arguments.floor_char_boundary(ARGUMENT_BYTES);
-                let arguments = call.arguments.get(..end).unwrap_or_default();
-                // Calls are searchable but are never quoted as text.
-                self.add_slice(entry.seq() as u32, leaf, 0..0, 0, |terms| {
-                    for_each_term(&call.name, |term| terms.push(term));
-                    for_each_term(arguments, |term| terms.push(term));
-                });
-            }
-        }
-        let end_slice = self.slices.len() as u32;
-        self.entries.push(EntryRow { first_slice, end_slice, leaf, is_user });
-    }
-
-    fn add_slice(
-        &mut self,
-        entry: u32,
-        leaf: u32,
-        text: Range<usize>,
-        tokens: u64,
-        fill: impl FnOnce(&mut Vec<u64>),
-    ) {
-        self.index.add(fill);
-        self.slices.push(EntrySlice {
-            entry,
-            leaf,
-            start: text.start as u32,
-            end: text.end as u32,
-            tokens: u32::try_from(tokens).unwrap_or(u32::MAX),
-        });
-    }
-
-    /// Memory use of the index and its slices, in bytes.
-    pub(crate) fn index_bytes(&self) -> usize {
-        self.index.size_bytes()
-            + self.slices.capacity() * size_of::<EntrySlice>()
-            + self.entries.capacity() * size_of::<EntryRow>()
     }
 }
 

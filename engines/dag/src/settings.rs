@@ -42,14 +42,22 @@ ctxhost_engine_api::settings! {
         pub chat_tail_share: f64 = 0.15, Number(TAIL_SHARE_MIN, 1.0), "share";
         /// Share for the nodes in a session that uses tools: they name the files and commands of
         /// earlier steps.
-        pub agent_node_share: f64 = 0.25, Number(0.0, OWN_SHARE_MAX), "share";
+        pub agent_node_share: f64 = 0.1, Number(0.0, OWN_SHARE_MAX), "share";
         /// Share for the nodes in a session without tools: found entries answer better.
         pub chat_node_share: f64 = 0.08, Number(0.0, OWN_SHARE_MAX), "share";
         /// The same in tokens; the smaller one counts. A longer outline is not read.
         pub node_tokens: u64 = 12_000, Whole(0), "tokens";
+        /// Share of the newest entries in which results stay in full; older ones become a line.
+        pub full_share: f64 = 0.6, Number(TAIL_SHARE_MIN, 1.0), "share";
+        /// Share for names that are not in view in a session that uses tools: the next calls use
+        /// them.
+        pub name_share: f64 = 0.2, Number(0.0, OWN_SHARE_MAX), "share";
+        /// Share for further names before a prompt in a session that uses tools: the next turn
+        /// seldom uses the last one's names.
+        pub name_note_share: f64 = 0.15, Number(0.0, OWN_SHARE_MAX), "share";
         /// Share for what a new prompt finds in a session that uses tools: most of what it needs is
         /// in view.
-        pub agent_note_share: f64 = 0.1, Number(0.0, OWN_SHARE_MAX), "share";
+        pub agent_note_share: f64 = 0.06, Number(0.0, OWN_SHARE_MAX), "share";
         /// The same in a session without tools: an answer needs found text more than free room.
         pub chat_note_share: f64 = 0.25, Number(0.0, OWN_SHARE_MAX), "share";
         /// Offers the tools `context_search` and `context_expand`, so that a model reads the

@@ -1,10 +1,9 @@
-//! Stores nodes and views in the engine's store.
+//! Stores nodes in the engine's store.
 //!
 //! Nodes are stored in pages of one depth, so that a new leaf rewrites one page. Whatever is missing
 //! or of another version is rebuilt from the transcript, or from the host's history.
 
-use ctxhost_engine_api::{Host, SessionRef, Transcript};
-use ctxhost_engine_kit::hash;
+use ctxhost_engine_api::{Host, SessionRef};
 use ctxhost_engine_kit::store::session_key;
 use serde::{Deserialize, Serialize};
 
@@ -12,11 +11,9 @@ use crate::node::DagNode;
 use crate::session::DagSession;
 use crate::settings::Settings;
 use crate::tree::NodeTree;
-use crate::view::RequestView;
 
-/// Key prefixes. The number is the version of the format.
+/// Key prefix. The number is the version of the format.
 const NODES_KEY: &str = "nodes/1/";
-const VIEW_KEY: &str = "view/1/";
 /// Nodes of a page.
 // A page is rewritten for each new node, so it is a few kilobytes.
 const PAGE_NODES: usize = 32;
@@ -27,14 +24,6 @@ struct NodePage {
     /// Nodes of another fanout have other sources.
     fanout: u64,
     nodes: Vec<DagNode>,
-}
-
-/// A view as stored.
-#[derive(Debug, Serialize, Deserialize)]
-struct StoredView {
-    /// Fingerprint of the entries before the cut.
-    fingerprint: u64,
-    view: RequestView,
 }
 
 fn page_key(session: &SessionRef, depth: usize, page: usize) -> String {
@@ -116,16 +105,6 @@ impl DagSession {
             *stored = (*stored).min(index);
         }
     }
-
-    /// The view as JSON if it differs from the stored one; empty for none.
-    pub(crate) fn take_changed_view(&mut self, transcript: &Transcript) -> Option<String> {
-        std::mem::take(&mut self.is_view_new).then(|| {
-            // An empty value overwrites a view that is not used any more.
-            let Some(view) = self.view.clone() else { return String::new() };
-            let fingerprint = fingerprint(transcript, view.cut);
-            serde_json::to_string(&StoredView { fingerprint, view }).unwrap_or_default()
-        })
-    }
 }
 
 /// Stores changed pages. A page that is not stored is rebuilt after a restart.
@@ -133,35 +112,4 @@ pub(crate) async fn store_pages(host: &Host, pages: Vec<(String, String)>) {
     for (key, json) in pages {
         let _ = host.kv_put(&key, &json).await;
     }
-}
-
-/// Stores a view.
-pub(crate) async fn store_view(host: &Host, session: &SessionRef, json: &str) {
-    // A view that is not stored is computed again after a restart.
-    let _ = host.kv_put(&session_key(VIEW_KEY, session), json).await;
-}
-
-/// Loads the view of a session; `None` if it belongs to another transcript.
-pub(crate) async fn load_view(
-    host: &Host,
-    session: &SessionRef,
-    transcript: &Transcript,
-) -> Option<RequestView> {
-    let json = host.kv_get(&session_key(VIEW_KEY, session)).await.ok()??;
-    let stored: StoredView = serde_json::from_str(&json).ok()?;
-    let (view, len) = (stored.view, transcript.len() as u64);
-    let is_current = view.cut < len
-        && stored.fingerprint == fingerprint(transcript, view.cut)
-        && view.kept.keys().all(|seq| *seq < view.cut)
-        && view.notes.keys().all(|seq| *seq < len);
-    is_current.then_some(view)
-}
-
-/// Fingerprint of the entries before a position: the ids around it and the size of all of them. An
-/// edited entry changes the size.
-fn fingerprint(transcript: &Transcript, end: u64) -> u64 {
-    // The entries beside the cut and the sum before it: hashing all of a long transcript for each request would be linear.
-    let around = [end.checked_sub(1), Some(end)].into_iter().flatten();
-    let ids = around.filter_map(|seq| transcript.get(seq)).map(|entry| hash::fnv1a(entry.id()));
-    ids.fold(transcript.tokens(0..end), |sum, id| sum.rotate_left(17) ^ id)
 }

@@ -3,48 +3,31 @@
 use ctxhost_engine_api::serde_json::{Value, json};
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 use ctxhost_engine_api::{
-    Entry, HistoryEntry, HistoryRequest, Host, SessionRef, ToolAnswer, ToolCallRequest, ToolSpec,
-    Transcript, capability,
+    Entry, HistoryEntry, Host, SessionRef, ToolAnswer, ToolCallRequest, ToolSpec, Transcript,
+    capability,
 };
-use ctxhost_engine_kit::redact::{SecretRanges, redact};
+use ctxhost_engine_kit::redact::redact;
+use ctxhost_engine_kit::retrieval::{
+    EXPAND, SEARCH, SearchQuery, TextSlice, failure, number_argument, read_history, render_entry,
+    search_limit, search_tool, text_argument,
+};
 use ctxhost_engine_kit::store::has_capability;
-use ctxhost_engine_kit::text::{clip, one_line, prefix};
+use ctxhost_engine_kit::text::{clip, prefix};
 
 use crate::node::{NodeId, ROOT};
-use crate::session::{DagSession, NONE};
+use crate::session::DagSession;
 use crate::settings::Settings;
 
-/// Names of the tools.
-pub(crate) const SEARCH: &str = "context_search";
-pub(crate) const EXPAND: &str = "context_expand";
-/// Hits of a search: default and maximum.
-const HITS: u64 = 8;
-const MOST_HITS: u64 = 30;
-/// Length of a hit, in weighted characters.
-const HIT_CHARS: u64 = 400;
 /// Size of an answer in tokens: default and maximum.
 const EXPAND_TOKENS: u64 = 2_000;
 const MOST_TOKENS: u64 = 8_000;
 /// Weighted characters of an entry's header.
 const HEADER_CHARS: u64 = 60;
-/// Entries read from the host's history at once.
-const HISTORY_PAGE: u64 = 1_000;
 
 /// The tool definitions for the model.
 pub(crate) fn tool_specs() -> Vec<ToolSpec> {
     vec![
-        ToolSpec {
-            name: SEARCH.into(),
-            description: "Search this conversation, including what is no longer in view. Answers excerpts with the ids of their entries or summaries.".into(),
-            input_schema: json!({
-                "type": "object",
-                "properties": {
-                    "query": { "type": "string", "description": "Words, names or paths to look for." },
-                    "limit": { "type": "integer", "minimum": 1, "maximum": MOST_HITS },
-                },
-                "required": ["query"],
-            }),
-        },
+        search_tool("Search this conversation, including what is no longer in view. Answers excerpts with the ids of their entries or summaries."),
         ToolSpec {
             name: EXPAND.into(),
             description: "Show the sources of a summary of this conversation (id such as d1-3, or root), or one of its entries in full.".into(),
@@ -97,37 +80,20 @@ impl DagSession {
 
     /// Answers a search.
     pub(crate) fn search(&self, transcript: &Transcript, arguments: &Value) -> ToolAnswer {
-        let query = text_argument(arguments, "query");
-        if query.trim().is_empty() {
-            return failure("query is empty; give words, names or paths to look for");
-        }
-        let limit = number_argument(arguments, "limit").unwrap_or(HITS).clamp(1, MOST_HITS);
-        let ranking = self.rank(query, "");
-        let mut hits: Vec<(f32, String)> = Vec::new();
-        for (number, score) in ranking.slices.iter().take(limit as usize) {
-            let slice = self.slices.get(*number as usize).filter(|slice| slice.entry != NONE);
-            let Some(slice) = slice.filter(|_| *score > 0.0) else { break };
-            let Some(entry) = transcript.get(u64::from(slice.entry)) else { continue };
-            // Searched in the whole text, so that a part of a secret is recognised.
-            let mut text = String::new();
-            SecretRanges::new(entry.text()).quote(slice.range(), &mut text);
-            let text = clip(&one_line(&text), HIT_CHARS).into_owned();
-            let leaf = NodeId::leaf(slice.leaf as usize);
-            hits.push((
-                *score,
-                format!("[{} {}, in {leaf}] {text}", entry.id(), entry.role().name()),
-            ));
-        }
-        let folded =
-            ranking.leaves.iter().filter(|(leaf, score)| **leaf < self.folded && **score > 0.0);
-        let mut folded: Vec<(f32, usize)> = folded.map(|(leaf, score)| (*score, *leaf)).collect();
-        folded.sort_by(|left, right| right.0.total_cmp(&left.0).then(left.1.cmp(&right.1)));
+        let (query, limit) = match search_limit(arguments) {
+            Ok(query) => query,
+            Err(answer) => return answer,
+        };
+        let query = SearchQuery::new(query, "");
+        let leaf = |slice: &TextSlice| format!(", in {}", NodeId::leaf(slice.group as usize));
+        let mut hits = self.index.hits(transcript, &query, limit, leaf);
+        let mut folded = self.folded_hits(&self.index.rank(&query));
         // Scores of leaves and slices are not comparable: folded leaves get half of the answer.
         let most_folded = if hits.is_empty() { limit } else { limit.div_ceil(2) } as usize;
         folded.truncate(most_folded);
         hits.truncate((limit as usize).saturating_sub(folded.len()));
         let lines = hits.into_iter().map(|(_, line)| line);
-        let folded = folded.into_iter().map(|(_, leaf)| NodeId::leaf(leaf));
+        let folded = folded.into_iter().map(NodeId::leaf);
         let folded = folded.filter_map(|id| Some(self.tree.get(id)?.line(&id.to_string())));
         let lines: Vec<String> = lines.chain(folded).collect();
         let text = if lines.is_empty() { "nothing found".into() } else { lines.join("\n") };
@@ -186,13 +152,10 @@ struct ShownEntry {
 
 impl ShownEntry {
     fn new(entry: &Entry<'_>) -> ShownEntry {
-        let calls = entry.tool_calls();
-        let calls = calls.iter().map(|call| format!("\n{} {}", call.name, call.arguments));
-        let text = format!("{}{}", entry.text(), calls.collect::<String>());
         ShownEntry {
             id: entry.id().to_owned(),
             role: entry.role().name().to_owned(),
-            text: redact(&text).into_owned(),
+            text: redact(&render_entry(entry)).into_owned(),
         }
     }
 
@@ -228,7 +191,8 @@ async fn find_entries(
     let live = transcript.iter().filter(|entry| is_wanted(entry.id()));
     let mut found: Vec<ShownEntry> = live.map(|entry| ShownEntry::new(&entry)).collect();
     if found.len() < ids.len() && has_capability(host, capability::HISTORY) {
-        let folded = read_history(host, session, |entry| is_wanted(&entry.id)).await;
+        // What a failing host answered before is still of use.
+        let (folded, _) = read_history(host, session, |entry| is_wanted(&entry.id)).await;
         let is_new = |entry: &HistoryEntry| !found.iter().any(|known| known.id == entry.id);
         let new: Vec<ShownEntry> =
             folded.into_iter().filter(is_new).map(ShownEntry::from).collect();
@@ -238,45 +202,4 @@ async fn find_entries(
     // Live and folded entries come from two places, and a reader expects the order of the conversation.
     found.sort_by_key(|entry| place(&entry.id));
     found
-}
-
-/// The entries of the host's history that are wanted; those up to a failure if it fails.
-pub(crate) async fn read_history(
-    host: &Host,
-    session: &SessionRef,
-    is_wanted: impl Fn(&HistoryEntry) -> bool,
-) -> Vec<HistoryEntry> {
-    let mut found = Vec::new();
-    let mut after_id = String::new();
-    loop {
-        let request = HistoryRequest {
-            session: session.clone(),
-            after_id: after_id.clone(),
-            limit: HISTORY_PAGE,
-        };
-        let Ok(page) = host.history(request).await else { return found };
-        let Some(last) = page.entries.last() else { return found };
-        // A host that repeats a page would never end.
-        if last.id == after_id {
-            return found;
-        }
-        after_id.clone_from(&last.id);
-        let more = page.more;
-        found.extend(page.entries.into_iter().filter(|entry| is_wanted(entry)));
-        if !more {
-            return found;
-        }
-    }
-}
-
-fn text_argument<'a>(arguments: &'a Value, name: &str) -> &'a str {
-    arguments.get(name).and_then(Value::as_str).unwrap_or_default()
-}
-
-fn number_argument(arguments: &Value, name: &str) -> Option<u64> {
-    arguments.get(name).and_then(Value::as_u64)
-}
-
-fn failure(message: &str) -> ToolAnswer {
-    ToolAnswer { text: message.to_owned(), is_error: true }
 }

@@ -119,7 +119,7 @@ impl DagSession {
                 parts.extend(self.tree.get(source).map(|node| node.text.clone()));
                 continue;
             }
-            let live = self.leaf_entries.get(source.index).cloned().unwrap_or_default();
+            let live = self.index.groups().get(source.index).cloned().unwrap_or_default();
             for entry in transcript.range(u64::from(live.start)..u64::from(live.end)) {
                 let text = redacted_ends(entry.text(), HEAD_CHARS, END_CHARS, "\n[…]\n");
                 parts.push(format!("[{}]\n{}", entry.role().name(), text));

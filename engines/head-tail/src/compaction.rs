@@ -7,7 +7,7 @@ use ctxhost_engine_api::{
     CompactRequest, Compaction, EngineError, Entry, Host, LogLevel, Plan, PlanNote, Result, Role,
     Transcript, Trigger,
 };
-use ctxhost_engine_kit::budget::RequestBudget;
+use ctxhost_engine_kit::budget::{RequestBudget, own_text_tokens};
 use ctxhost_engine_kit::caps::{
     argument_cap_chars, cut_arguments, keep_with_cuts, result_cap_chars,
 };
@@ -136,7 +136,9 @@ fn target_tokens(inputs: &HeadTailCompaction<'_>) -> u64 {
 
 /// Upper limit of a summary: above its target size if everything still fits.
 fn room_tokens(inputs: &HeadTailCompaction<'_>, cut: &MiddleCut) -> u64 {
-    let most = share_of(inputs.request.budget, inputs.settings.summary_budget_share);
+    let budget_tokens = inputs.request.budget;
+    let own_tokens = own_text_tokens(budget_tokens).saturating_sub(cut.ledger_tokens);
+    let most = share_of(budget_tokens, inputs.settings.summary_budget_share).min(own_tokens);
     let free = target_tokens(inputs).saturating_sub(cut.kept_tokens + cut.ledger_tokens);
     most.min(free).min(inputs.settings.summary_max_tokens).max(cut.summary_tokens)
 }

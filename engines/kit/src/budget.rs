@@ -1,4 +1,4 @@
-//! The token budget of a request, and the share of it that the ledger of a summary may use.
+//! The token budget of a request, and the shares of it for the texts of an engine.
 
 use ctxhost_engine_api::settings::SettingKind;
 use ctxhost_engine_api::{AssembleRequest, CompactRequest, ModelRef, Result};
@@ -40,6 +40,15 @@ impl RoomSettings {
             _ => None,
         })
     }
+}
+
+/// Share of a budget for the texts that an engine inserts.
+// The host refuses a plan with more than half; estimates may differ slightly.
+const OWN_TEXT_SHARE: f64 = 0.48;
+
+/// Maximum size of all texts that an engine inserts, in tokens.
+pub fn own_text_tokens(budget_tokens: u64) -> u64 {
+    share_of(budget_tokens, OWN_TEXT_SHARE)
 }
 
 /// The minimum size after a compaction, in tokens: a share of the budget, at most the size of the

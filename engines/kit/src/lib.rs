@@ -43,6 +43,7 @@ pub mod names;
 pub mod subagents;
 
 pub mod excerpt;
+pub mod retrieval;
 pub mod search;
 
 pub mod chunks;

@@ -3,13 +3,11 @@
 //! Rules and names become the summary, found entries keep their position, and the newest entries
 //! follow. The next epoch parses the rules from the summary.
 
-use ctxhost_engine_api::{
-    Action, CompactRequest, Compaction, Entry, EntryKind, Plan, Role, Transcript,
-};
+use ctxhost_engine_api::{CompactRequest, Compaction, Entry, EntryKind, Plan, Transcript};
+use ctxhost_engine_kit::retrieval::{RequestLayout, covering_plan};
 use ctxhost_engine_kit::settings::share_of;
 use ctxhost_engine_kit::summary::{Provenance, wrap_summary};
 
-use crate::layout::RequestLayout;
 use crate::session::RecallSession;
 use crate::settings::Settings;
 
@@ -36,15 +34,14 @@ impl RecallSession {
         // No slack: the smaller budget already makes room.
         let lasting = Settings { slack_share: 0.0, leave_out_note: false, ..settings.clone() };
         let focus = request.custom_instructions.as_deref().unwrap_or_default();
-        let ranked = self.rank(&self.build_query(transcript, focus));
+        let ranked = self.index.rank(&self.index.build_query(transcript, focus)).slices;
         // The new summary includes the contents of the engine's earlier ones.
-        let must_stay = self.must_stay.clone();
-        self.must_stay
-            .retain(|seq| !transcript.get(*seq).is_some_and(|entry| is_own_summary(&entry)));
+        let must_stay = self.index.must_stay.clone();
+        let is_own = |seq: &u64| transcript.get(*seq).is_some_and(|entry| is_own_summary(&entry));
+        self.index.must_stay.retain(|seq| !is_own(seq));
         let layout = self.new_layout(transcript, limit_tokens, &ranked, &lasting);
-        self.must_stay = must_stay;
-        let missing =
-            layout.cut - layout.kept.keys().filter(|seq| **seq < layout.cut).count() as u64;
+        self.index.must_stay = must_stay;
+        let missing = layout.hidden();
         if missing == 0 {
             return Compaction::Nothing { reason: "everything in it must stay".into() };
         }
@@ -88,19 +85,6 @@ impl RecallSession {
             wrap_summary(&parts.join("\n"), &Provenance { entries: missing, writer: WRITER });
         layout.head.clear();
         layout.excerpt.clear();
-        let mut plan = layout.plan(transcript, &self.masks, settings);
-        // A summary replaces one contiguous range; the largest one is the least misleading.
-        let largest = plan.ops.iter().enumerate().filter_map(|(at, op)| match &op.action {
-            Action::Drop(range) => Some((at, range.clone())),
-            _ => None,
-        });
-        let largest = largest.max_by_key(|(_, range)| range.end - range.start);
-        if let Some((at, covers)) = largest
-            && let Some(op) = plan.ops.get_mut(at)
-        {
-            op.action = Action::Insert { role: Role::User, text: summary, covers };
-        }
-        plan.estimated_tokens = plan.project(transcript).iter().map(|item| item.tokens()).sum();
-        plan
+        covering_plan(&layout, summary, transcript, &self.index, &settings.style())
     }
 }

@@ -6,17 +6,9 @@
 use std::collections::HashSet;
 
 use ctxhost_engine_api::transcript::log::{NewEntry, TranscriptLog};
-use ctxhost_engine_api::{
-    EntryKind, Flags, HistoryEntry, HistoryRequest, Host, Result, Role, SessionRef, Transcript,
-};
+use ctxhost_engine_api::{EntryKind, Flags, HistoryEntry, Role, Transcript};
 
 use crate::session::RecallSession;
-
-/// Entries per page.
-const PAGE_ENTRIES: u64 = 1_000;
-/// Maximum pages.
-// Far more than a session has; a host that never ends is not read for ever.
-const MAX_PAGES: usize = 1_000;
 
 /// The folded entries of a session, indexed.
 #[derive(Debug)]
@@ -56,22 +48,4 @@ fn role_named(name: &str) -> Role {
     let roles = [Role::System, Role::User, Role::Assistant, Role::Tool];
     // Only the weight of a hit and its label depend on it.
     roles.into_iter().find(|role| role.name() == name).unwrap_or(Role::Assistant)
-}
-
-/// Reads the whole history of a session.
-pub(crate) async fn read_history(host: &Host, session: &SessionRef) -> Result<Vec<HistoryEntry>> {
-    let mut history: Vec<HistoryEntry> = Vec::new();
-    let mut known: HashSet<String> = HashSet::new();
-    for _ in 0..MAX_PAGES {
-        let after_id = history.last().map_or(String::new(), |entry| entry.id.clone());
-        let request = HistoryRequest { session: session.clone(), after_id, limit: PAGE_ENTRIES };
-        let page = host.history(request).await?;
-        let before = history.len();
-        history.extend(page.entries.into_iter().filter(|entry| known.insert(entry.id.clone())));
-        // A page without a new entry would be answered again and again.
-        if !page.more || history.len() == before {
-            break;
-        }
-    }
-    Ok(history)
 }

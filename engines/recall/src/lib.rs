@@ -12,16 +12,11 @@
 
 mod compaction;
 mod embedding;
-mod entry_masks;
-mod files;
 mod folded;
-mod layout;
-mod ranking;
+mod fusion;
 mod rules;
-mod selection;
 mod session;
 mod settings;
-mod stored_layout;
 mod tools;
 mod vectors;
 mod window_move;
@@ -30,20 +25,21 @@ use std::cell::OnceCell;
 use std::sync::{Mutex, PoisonError};
 
 use ctxhost_engine_api::serde_json::{Value, json};
-use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::{
     AssembleRequest, CompactRequest, Compaction, ContextEngine, EngineStatus, Host, Info,
     IngestReply, IngestRequest, Plan, Result, SessionRef, ToolAnswer, ToolCallRequest, ToolSpec,
     Transcript, capability,
 };
+use ctxhost_engine_kit::retrieval::SliceFinder;
+use ctxhost_engine_kit::retrieval::{
+    LayoutUpdate, NoteShares, RankedSlice, RequestLayout, layout_from_json, layout_to_json,
+    read_history, whole_plan,
+};
 use ctxhost_engine_kit::session_map::SessionMap;
-use ctxhost_engine_kit::settings::share_of;
 use ctxhost_engine_kit::store::{has_capability, has_key_value_store, session_key};
 
 use embedding::EmbedderState;
 use folded::FoldedEntries;
-use layout::RequestLayout;
-use ranking::RankedSlice;
 use session::RecallSession;
 pub use settings::Settings;
 use vectors::embedded_text;
@@ -53,14 +49,6 @@ const LAYER: &str = "recall";
 
 /// Key prefix of stored layouts.
 const KEY: &str = "layout/1/";
-
-/// Share of the budget that stays free beside a note.
-// Otherwise the answer to a short question would move the window.
-const NOTE_MARGIN_SHARE: f64 = 0.02;
-
-/// Maximum share of the budget for the engine's own text.
-// The host refuses a plan with more than half; estimates may differ slightly.
-const OWN_SHARE: f64 = 0.48;
 
 /// The engine.
 #[derive(Debug)]
@@ -106,7 +94,7 @@ impl ContextEngine for RecallEngine {
             let plan = session.plan(&transcript, &request, &self.settings);
             // Serialised under the lock of the session, stored after it.
             let is_new = std::mem::take(&mut session.is_layout_new);
-            (plan, is_new.then(|| stored_layout::to_json(session)))
+            (plan, is_new.then(|| layout_to_json(session.layout.as_ref(), &session.index)))
         };
         let (plan, layout) = self.sessions.with_session(&request.session, plan);
         if let Some(layout) = layout.filter(|_| has_key_value_store(&self.host)) {
@@ -185,7 +173,8 @@ impl RecallEngine {
         if !is_missing || !has_capability(&self.host, capability::HISTORY) {
             return Ok(());
         }
-        let history = folded::read_history(&self.host, session).await?;
+        let (history, outcome) = read_history(&self.host, session, |_| true).await;
+        outcome?;
         let folded = FoldedEntries::new(transcript, history);
         self.sessions.with_session(session, |session| session.folded = Some(Box::new(folded)));
         Ok(())
@@ -203,7 +192,7 @@ impl RecallEngine {
         }
         let stored = self.host.kv_get(&session_key(KEY, session)).await.ok().flatten();
         self.sessions.with_session(session, |session| {
-            session.layout = stored.and_then(|json| stored_layout::from_json(&json, session));
+            session.layout = stored.and_then(|json| layout_from_json(&json, &session.index));
         });
     }
 }
@@ -220,57 +209,46 @@ impl RecallSession {
         let budget_tokens = request.budget;
         if transcript.total_tokens() <= budget_tokens {
             self.is_layout_new |= self.layout.take().is_some();
-            return whole(transcript);
+            return whole_plan(transcript);
         }
-        let replaced = self.rules.replaced_count();
-        let kept = self
-            .layout
-            .take()
-            .filter(|layout| layout.is_valid_for(transcript, budget_tokens, replaced, settings));
+        let (replaced, slack_share) = (self.rules.replaced_count(), settings.slack_share);
+        let is_valid = |layout: &RequestLayout| {
+            layout.is_valid_for(transcript, budget_tokens, replaced, slack_share)
+        };
+        let kept = self.layout.take().filter(is_valid);
         // At most one search per request, and none if nothing moves and no prompt is new.
         let cell = OnceCell::new();
-        let query = || self.build_query(transcript, &request.prompt);
-        let by_meaning =
-            || self.cosines(embedded_text(self.query_words(transcript, &request.prompt)).0);
-        let rank = || self.rank_fused(&query(), by_meaning(), settings.fusion_rank);
+        let rank = || self.rank_prompt(transcript, &request.prompt, settings.fusion_rank);
         let ranked = || cell.get_or_init(rank).as_slice();
         let move_window = || self.new_layout(transcript, budget_tokens, ranked(), settings);
-        let mut is_new = kept.is_none();
-        let mut layout = kept.unwrap_or_else(move_window);
-        let notes = layout.notes.len();
-        if let Some(newest) = self.position_of_new_prompt(transcript, request, &layout) {
-            self.add_note(transcript, newest, budget_tokens, ranked(), settings, &mut layout);
-            is_new = true;
-        }
-        // Notes go first: the prefix before them stays valid.
-        while layout.tokens(transcript, settings) > budget_tokens && layout.drop_oldest_note() {}
-        if layout.tokens(transcript, settings) > budget_tokens {
-            layout = move_window();
-            is_new = true;
-        }
-        self.is_layout_new = is_new || layout.notes.len() != notes;
-        let tokens = layout.tokens(transcript, settings);
-        if tokens > budget_tokens && tokens >= transcript.total_tokens() {
-            // Nearly everything is protected, so own texts would only add to it.
-            return whole(transcript);
-        }
-        let plan = layout.plan(transcript, &self.masks, settings);
-        self.layout = Some(layout);
-        plan
+        let add_note = |newest: u64, layout: &mut RequestLayout| {
+            self.add_note(transcript, newest, budget_tokens, ranked(), settings, layout);
+        };
+        let style = settings.style();
+        let update = LayoutUpdate::new(
+            &self.index,
+            transcript,
+            request,
+            kept,
+            &style,
+            &move_window,
+            add_note,
+        );
+        self.is_layout_new = update.is_new;
+        self.layout = update.layout;
+        update.plan
     }
 
-    /// Position of a new prompt that can have a note before it.
-    fn position_of_new_prompt(
+    /// Ranks slices for a prompt, by words and by meaning.
+    fn rank_prompt(
         &self,
         transcript: &Transcript,
-        request: &AssembleRequest,
-        layout: &RequestLayout,
-    ) -> Option<u64> {
-        let newest = self.newest_user.filter(|_| !request.prompt.trim().is_empty())?;
-        // A note inside a frame would separate a call from its result.
-        let is_cut_point = transcript.get(newest).is_some_and(|entry| entry.is_cut_point());
-        let is_new = newest >= layout.cut && !layout.notes.contains_key(&newest);
-        (is_new && is_cut_point).then_some(newest)
+        prompt: &str,
+        fusion_rank: u64,
+    ) -> Vec<RankedSlice> {
+        let query = self.index.build_query(transcript, prompt);
+        let words = self.index.query_words(transcript, prompt);
+        self.rank_fused(&query, self.cosines(embedded_text(words).0), fusion_rank)
     }
 
     /// Adds the note for a new prompt, as far as there is room.
@@ -283,37 +261,25 @@ impl RecallSession {
         settings: &Settings,
         layout: &mut RequestLayout,
     ) {
-        let is_agent = self.uses_tools(transcript);
-        let share = if is_agent { settings.agent_note_share } else { settings.chat_note_share };
-        // Chats come back to facts, not to names.
-        let name_share = if is_agent { settings.name_note_share } else { 0.0 };
-        let most_tokens = share_of(budget_tokens, 1.0 - NOTE_MARGIN_SHARE);
-        let free = |layout: &RequestLayout| {
-            most_tokens.saturating_sub(layout.tokens(transcript, settings))
-        };
-        let name_tokens = share_of(budget_tokens, name_share);
-        let room_tokens = share_of(budget_tokens, share) + name_tokens;
-        while free(layout) < room_tokens && layout.drop_oldest_note() {}
-        let own_tokens = share_of(budget_tokens, OWN_SHARE).saturating_sub(layout.own_tokens());
-        let room_tokens = room_tokens.min(free(layout)).min(own_tokens);
-        let found =
-            self.render_note(transcript, ranked, room_tokens.saturating_sub(name_tokens), layout);
-        let left_tokens = room_tokens.saturating_sub(tokens::estimate(&found) + 1);
-        let names = if is_agent {
-            self.render_further_names(transcript, ranked, &found, left_tokens, layout)
+        let shares = if self.index.uses_tools(transcript) {
+            NoteShares { found: settings.agent_note_share, names: settings.name_note_share }
         } else {
-            String::new()
+            // Chats come back to facts, not to names.
+            NoteShares { found: settings.chat_note_share, names: 0.0 }
         };
-        let parts = [found, names].into_iter().filter(|part| !part.is_empty());
-        let note = parts.collect::<Vec<_>>().join("\n");
-        if !note.is_empty() {
-            layout.notes.insert(newest, note);
-        }
+        let is_allowed = |number| !self.is_replaced(transcript, number);
+        let finder =
+            SliceFinder { index: &self.index, transcript, ranked, is_allowed: &is_allowed };
+        let withdrawn = self.rules.withdrawn_names();
+        let nothing = |_, _: &RequestLayout| String::new();
+        finder.add_note(
+            newest,
+            budget_tokens,
+            shares,
+            withdrawn,
+            &settings.style(),
+            nothing,
+            layout,
+        );
     }
-}
-
-fn whole(transcript: &Transcript) -> Plan {
-    let mut plan = Plan { estimated_tokens: transcript.total_tokens(), ..Plan::default() };
-    plan.keep(0..transcript.len() as u64);
-    plan
 }

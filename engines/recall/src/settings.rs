@@ -2,8 +2,11 @@
 
 use ctxhost_engine_api::Result;
 use ctxhost_engine_api::serde_json::Value;
+use ctxhost_engine_kit::retrieval::LayoutStyle;
 use ctxhost_engine_kit::settings;
 use serde::{Deserialize, Serialize};
+
+use crate::LAYER;
 
 /// With a larger share a move would keep hardly anything.
 const SLACK_SHARE_MAX: f64 = 0.5;
@@ -76,5 +79,12 @@ impl Settings {
         let settings: Settings = settings::parse(config)?;
         settings::check_ranges(&settings, Settings::SETTINGS)?;
         Ok(settings)
+    }
+
+    /// How its texts are labelled.
+    pub(crate) fn style(&self) -> LayoutStyle {
+        let hint = if self.tools { "; context_search finds them" } else { "" };
+        let gap_hint = self.leave_out_note.then_some(hint);
+        LayoutStyle { layer: LAYER, head: "rules and names", gap_hint }
     }
 }

@@ -4,20 +4,15 @@ use ctxhost_engine_api::serde_json::{Value, json};
 use ctxhost_engine_api::{
     EngineError, ErrorKind, Result, ToolAnswer, ToolCallRequest, ToolSpec, Transcript,
 };
-use ctxhost_engine_kit::redact::{SecretRanges, redact};
-use ctxhost_engine_kit::text::{clip, one_line};
+use ctxhost_engine_kit::redact::redact;
+use ctxhost_engine_kit::retrieval::{
+    EXPAND, SEARCH, SearchQuery, failure, number_argument, render_entry, search_limit, search_tool,
+    text_argument,
+};
+use ctxhost_engine_kit::text::clip;
 
-use crate::ranking::SearchQuery;
 use crate::session::RecallSession;
 
-/// Names of the tools.
-const SEARCH: &str = "context_search";
-const EXPAND: &str = "context_expand";
-/// Hits of a search: default and maximum.
-const HITS: u64 = 8;
-const MOST_HITS: u64 = 30;
-/// Length of a hit, in weighted characters.
-const HIT_CHARS: u64 = 400;
 /// Maximum length of an expanded entry, in weighted characters: two thousand tokens.
 const EXPAND_CHARS: u64 = 8_000;
 /// Maximum neighbours of an expanded entry.
@@ -26,21 +21,13 @@ const MOST_AROUND: u64 = 5;
 /// The tool definitions for the model.
 pub(crate) fn tool_specs() -> Vec<ToolSpec> {
     vec![
-        ToolSpec {
-            name: SEARCH.into(),
-            description: "Search this conversation, including everything that is no longer in view and what compactions removed. Answers excerpts with the ids of their entries.".into(),
-            input_schema: json!({
-                "type": "object",
-                "properties": {
-                    "query": { "type": "string", "description": "Words, names or paths to look for." },
-                    "limit": { "type": "integer", "minimum": 1, "maximum": MOST_HITS },
-                },
-                "required": ["query"],
-            }),
-        },
+        search_tool(
+            "Search this conversation, including everything that is no longer in view and what compactions removed. Answers excerpts with the ids of their entries.",
+        ),
         ToolSpec {
             name: EXPAND.into(),
-            description: "Show one entry of this conversation in full, with its neighbours if wanted.".into(),
+            description:
+                "Show one entry of this conversation in full, with its neighbours if wanted.".into(),
             input_schema: json!({
                 "type": "object",
                 "properties": {
@@ -60,17 +47,12 @@ impl RecallSession {
         transcript: &Transcript,
         request: &ToolCallRequest,
     ) -> Result<ToolAnswer> {
-        let text =
-            |name: &str| request.arguments.get(name).and_then(Value::as_str).unwrap_or_default();
-        let number = |name: &str| request.arguments.get(name).and_then(Value::as_u64);
+        let arguments = &request.arguments;
         match request.name.as_str() {
-            SEARCH => {
-                let limit = number("limit").unwrap_or(HITS).clamp(1, MOST_HITS);
-                Ok(self.search_text(transcript, text("query"), limit))
-            }
+            SEARCH => Ok(self.search_text(transcript, arguments)),
             EXPAND => {
-                let around = number("around").unwrap_or(0).min(MOST_AROUND);
-                Ok(expanded(self, transcript, text("id"), around))
+                let around = number_argument(arguments, "around").unwrap_or(0).min(MOST_AROUND);
+                Ok(expanded(self, transcript, text_argument(arguments, "id"), around))
             }
             other => Err(EngineError::new(
                 ErrorKind::Unsupported,
@@ -79,14 +61,16 @@ impl RecallSession {
         }
     }
 
-    fn search_text(&self, transcript: &Transcript, query: &str, limit: u64) -> ToolAnswer {
-        if query.trim().is_empty() {
-            return failure("query is empty; give words, names or paths to look for");
-        }
+    fn search_text(&self, transcript: &Transcript, arguments: &Value) -> ToolAnswer {
+        let (query, limit) = match search_limit(arguments) {
+            Ok(query) => query,
+            Err(answer) => return answer,
+        };
         let query = SearchQuery::new(query, "");
-        let mut hits = self.hits(transcript, &query, limit);
+        let mut hits = self.index.hits(transcript, &query, limit, |_| String::new());
         if let Some(folded) = &self.folded {
-            hits.extend(folded.session.hits(&folded.transcript, &query, limit));
+            let index = &folded.session.index;
+            hits.extend(index.hits(&folded.transcript, &query, limit, |_| String::new()));
             // The sort is stable: of equal hits the one that was not folded comes first.
             hits.sort_by(|left, right| right.0.total_cmp(&left.0));
         }
@@ -94,21 +78,6 @@ impl RecallSession {
             hits.into_iter().take(limit as usize).map(|(_, line)| line).collect();
         let text = if lines.is_empty() { "nothing found".into() } else { lines.join("\n") };
         ToolAnswer { text, is_error: false }
-    }
-
-    /// The best slices for a query with their scores, as lines.
-    fn hits(&self, transcript: &Transcript, query: &SearchQuery, limit: u64) -> Vec<(f32, String)> {
-        let ranked = self.rank(query).into_iter().filter(|(_, score)| *score > 0.0);
-        let lines = ranked.take(limit as usize).filter_map(|(number, score)| {
-            let slice = self.slices.get(number as usize)?;
-            let entry = transcript.get(u64::from(slice.entry))?;
-            // Searched in the whole text, so that a part of a secret is recognised.
-            let mut text = String::new();
-            SecretRanges::new(entry.text()).quote(slice.range(), &mut text);
-            let text = clip(&one_line(&text), HIT_CHARS).into_owned();
-            Some((score, format!("[{} {}] {text}", entry.id(), entry.role().name())))
-        });
-        lines.collect()
     }
 
     /// The transcript that contains an entry, and its position: the live one, or the folded entries.
@@ -134,21 +103,12 @@ fn expanded(session: &RecallSession, transcript: &Transcript, id: &str, around: 
     let range = seq.saturating_sub(around)..seq.saturating_add(around + 1);
     let share_chars = EXPAND_CHARS / (2 * around + 1);
     let shown = transcript.range(range).map(|entry| {
-        let calls = entry.tool_calls();
-        let calls = calls
-            .iter()
-            .map(|call| format!("\n{} {}", call.name, call.arguments))
-            .collect::<String>();
         format!(
             "[{} {}]\n{}",
             entry.id(),
             entry.role().name(),
-            clip(&redact(&format!("{}{calls}", entry.text())), share_chars)
+            clip(&redact(&render_entry(&entry)), share_chars)
         )
     });
     ToolAnswer { text: shown.collect::<Vec<_>>().join("\n"), is_error: false }
-}
-
-fn failure(message: &str) -> ToolAnswer {
-    ToolAnswer { text: message.to_owned(), is_error: true }
 }

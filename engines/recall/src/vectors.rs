@@ -215,11 +215,11 @@ impl RecallSession {
         most: usize,
     ) -> Vec<HashedText> {
         let slice_text = |number: usize| {
-            let slice = self.slices.get(number)?;
+            let slice = self.index.slices().get(number)?;
             let text = transcript.get(u64::from(slice.entry))?.text().get(slice.range())?;
             (!text.trim().is_empty()).then(|| embedded_text(text))
         };
-        for number in self.vectors.hashes.len()..self.slices.len() {
+        for number in self.vectors.hashes.len()..self.index.slices().len() {
             self.vectors.hashes.push(slice_text(number).map(|(hash, _)| hash));
         }
         let mut texts: Vec<HashedText> = Vec::new();

@@ -3,13 +3,13 @@
 
 use std::collections::{HashMap, HashSet};
 
+use crate::files::{FileOperation, path_argument};
 use ctxhost_engine_api::transcript::open_calls::OpenCalls;
 use ctxhost_engine_api::{ToolCall, ToolResult};
-use ctxhost_engine_kit::files::{FileOperation, path_argument};
 
 /// The file reads of one session.
 #[derive(Debug, Default)]
-pub(crate) struct FileReads {
+pub(super) struct FileReads {
     /// Calls without a result yet, by id.
     open: OpenCalls<Option<FileCall>>,
     /// Results of reads, by path.
@@ -45,12 +45,12 @@ struct FileRead {
 
 impl FileReads {
     /// Records the calls of an entry.
-    pub(crate) fn record_calls(&mut self, calls: &[ToolCall<'_>]) {
+    pub(super) fn record_calls(&mut self, calls: &[ToolCall<'_>]) {
         self.open.open(calls.iter().map(|call| (call.id.to_string(), FileCall::new(call))));
     }
 
     /// Records a result.
-    pub(crate) fn record_result(&mut self, seq: u64, result: &ToolResult<'_>) {
+    pub(super) fn record_result(&mut self, seq: u64, result: &ToolResult<'_>) {
         let Some(call) = self.open.take(&result.call_id).flatten() else { return };
         if result.is_error {
             return;
@@ -71,7 +71,7 @@ impl FileReads {
     }
 
     /// Whether a later read or change replaces a result.
-    pub(crate) fn is_outdated(&self, seq: u64) -> bool {
+    pub(super) fn is_outdated(&self, seq: u64) -> bool {
         self.outdated.contains(&seq)
     }
 }

@@ -6,19 +6,17 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use crate::masks::mask_entry;
+use crate::name_ledger::NameLedger;
+use crate::replacement::{Replacement, ReplacementBody, keep_with_replacements};
 use ctxhost_engine_api::{Entry, Plan, Role, Transcript};
-use ctxhost_engine_kit::masks::mask_entry;
-use ctxhost_engine_kit::name_ledger::NameLedger;
-use ctxhost_engine_kit::replacement::{Replacement, ReplacementBody, keep_with_replacements};
-
-use crate::LAYER;
 
 /// Names kept in the line of a result, in weighted characters: about five paths.
 const NAME_CHARS: u64 = 160;
 
 /// The masks of one session, by position.
 #[derive(Debug, Default)]
-pub(crate) struct EntryMasks {
+pub(super) struct EntryMasks {
     by_entry: Vec<Option<Box<EntryMask>>>,
     text_bytes: usize,
 }
@@ -30,22 +28,23 @@ struct EntryMask {
 }
 
 /// Masked positions with the tokens that each saves.
-pub(crate) type MaskedPositions = BTreeMap<u64, u64>;
+pub(super) type MaskedPositions = BTreeMap<u64, u64>;
 
 impl EntryMasks {
-    /// Writes the masks of the entries before one that is no result.
-    pub(crate) fn write_before(
+    /// Writes the masks of the entries before one that is no result, in the name of `layer`.
+    pub(super) fn write_before(
         &mut self,
         transcript: &Transcript,
         entry: &Entry<'_>,
         names: &NameLedger,
+        layer: &'static str,
     ) {
         // Not the frame: a late result changes the frames of the entries before it.
         if entry.role() == Role::Tool {
             return;
         }
         for old in transcript.range(self.by_entry.len() as u64..entry.seq()) {
-            let shown = mask_entry(transcript, &old, names, NAME_CHARS, LAYER);
+            let shown = mask_entry(transcript, &old, names, NAME_CHARS, layer);
             let mask = shown.map(|shown| {
                 let saved_tokens = old.tokens().saturating_sub(shown.tokens());
                 Box::new(EntryMask { shown, saved_tokens })
@@ -56,12 +55,12 @@ impl EntryMasks {
     }
 
     /// Tokens that the mask of an entry saves; `None` without one.
-    pub(crate) fn saved_tokens(&self, seq: u64) -> Option<u64> {
+    pub(super) fn saved_tokens(&self, seq: u64) -> Option<u64> {
         self.get(seq).map(|mask| mask.saved_tokens)
     }
 
     /// Keeps a range with the masks of `masked`.
-    pub(crate) fn keep_range(&self, plan: &mut Plan, range: Range<u64>, masked: &MaskedPositions) {
+    pub(super) fn keep_range(&self, plan: &mut Plan, range: Range<u64>, masked: &MaskedPositions) {
         let shown = masked.range(range.clone());
         let shown = shown.filter_map(|(seq, _)| Some((*seq, &self.get(*seq)?.shown)));
         keep_with_replacements(plan, range, shown);
@@ -72,7 +71,7 @@ impl EntryMasks {
     }
 
     /// Memory use in bytes, including allocations.
-    pub(crate) fn size_bytes(&self) -> usize {
+    pub(super) fn size_bytes(&self) -> usize {
         self.by_entry.capacity() * size_of::<Option<Box<EntryMask>>>() + self.text_bytes
     }
 }

@@ -1,9 +1,9 @@
-//! Stores the layout of a session, so that a restart does not change the prefix.
+//! Layouts as JSON, so that a restart does not change the prefix.
 
 use serde::{Deserialize, Serialize};
 
-use crate::layout::RequestLayout;
-use crate::session::RecallSession;
+use super::history_index::HistoryIndex;
+use super::layout::RequestLayout;
 
 /// Version of the format; other versions are ignored.
 const VERSION: u32 = 2;
@@ -25,12 +25,12 @@ struct SavedLayout {
 }
 
 /// Serialises the layout of a session; empty for none.
-pub(crate) fn to_json(session: &RecallSession) -> String {
+pub fn layout_to_json(layout: Option<&RequestLayout>, index: &HistoryIndex) -> String {
     // An empty value overwrites a layout that is not used any more.
-    let Some(layout) = &session.layout else { return String::new() };
+    let Some(layout) = layout else { return String::new() };
     let saved = SavedLayout {
         version: VERSION,
-        fingerprint: session.fingerprint_before(layout.cut),
+        fingerprint: index.fingerprint_before(layout.cut),
         budget_tokens: layout.budget_tokens,
         replaced_rules: layout.replaced_rules,
         kept: layout.kept.iter().map(|(seq, text)| (*seq, text.clone())).collect(),
@@ -44,12 +44,12 @@ pub(crate) fn to_json(session: &RecallSession) -> String {
 }
 
 /// Parses a stored layout; `None` if it belongs to another transcript or format.
-pub(crate) fn from_json(json: &str, session: &RecallSession) -> Option<RequestLayout> {
+pub fn layout_from_json(json: &str, index: &HistoryIndex) -> Option<RequestLayout> {
     let saved: SavedLayout = serde_json::from_str(json).ok()?;
-    let len = session.entries.len() as u64;
+    let len = index.len();
     let is_current = saved.version == VERSION
         && saved.cut < len
-        && saved.fingerprint == session.fingerprint_before(saved.cut)
+        && saved.fingerprint == index.fingerprint_before(saved.cut)
         && saved.kept.iter().all(|(seq, _)| *seq < saved.cut)
         && saved.masked.iter().all(|seq| (saved.cut..len).contains(seq))
         && saved.notes.iter().all(|(seq, _)| *seq < len);
@@ -57,7 +57,7 @@ pub(crate) fn from_json(json: &str, session: &RecallSession) -> Option<RequestLa
         return None;
     }
     // A mask is a function of the transcript, so its position identifies it.
-    let mask = |seq: u64| session.masks.saved_tokens(seq).map(|saved_tokens| (seq, saved_tokens));
+    let mask = |seq: u64| index.masks.saved_tokens(seq).map(|saved_tokens| (seq, saved_tokens));
     Some(RequestLayout {
         budget_tokens: saved.budget_tokens,
         replaced_rules: saved.replaced_rules,

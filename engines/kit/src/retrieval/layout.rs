@@ -1,0 +1,223 @@
+//! The layout of a request: the part of a session that the model sees if not all of it fits.
+//!
+//! Everything before the newest entries is computed when the window moves and then constant until
+//! the budget is used up or a rule is replaced. Notes for later prompts are inserted directly
+//! before the prompt, after the cached prefix.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use ctxhost_engine_api::transcript::tokens;
+use ctxhost_engine_api::{Action, Plan, Role, Transcript};
+
+use super::entry_masks::MaskedPositions;
+use super::history_index::HistoryIndex;
+
+/// Why found text is inserted.
+const FOUND: &str = "found by the prompt";
+
+/// How an engine labels what it inserts.
+#[derive(Clone, Copy, Debug)]
+pub struct LayoutStyle {
+    /// Layer name in plan notes.
+    pub layer: &'static str,
+    /// What the head contains.
+    pub head: &'static str,
+    /// What follows `[12 earlier entries left out`; `None` for no such line.
+    pub gap_hint: Option<&'static str>,
+}
+
+/// The contents of a request.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RequestLayout {
+    /// The budget it was made for.
+    pub budget_tokens: u64,
+    /// Number of replaced rules at that time.
+    pub replaced_rules: u64,
+    /// Entries before the cut that are kept, whole or with partial text.
+    pub kept: BTreeMap<u64, Option<String>>,
+    /// The engine's own text, after the instructions.
+    pub head: String,
+    /// Parts of calls and results before the cut.
+    pub excerpt: String,
+    /// Start of the newest entries.
+    pub cut: u64,
+    /// Masked results and calls among the newest entries; none before the cut.
+    pub masked: MaskedPositions,
+    /// Notes, by the position of their prompt.
+    pub notes: BTreeMap<u64, String>,
+}
+
+impl RequestLayout {
+    /// Whether it is still valid for this transcript and budget.
+    pub fn is_valid_for(
+        &self,
+        transcript: &Transcript,
+        budget_tokens: u64,
+        replaced_rules: u64,
+        slack_share: f64,
+    ) -> bool {
+        // A small rise of the budget must not change the prefix.
+        let most_tokens = (self.budget_tokens as f64 * (1.0 + slack_share)) as u64;
+        let is_cut_point = transcript.get(self.cut).is_some_and(|entry| entry.is_cut_point());
+        budget_tokens <= most_tokens && replaced_rules == self.replaced_rules && is_cut_point
+    }
+
+    /// Size in tokens.
+    pub fn tokens(&self, transcript: &Transcript, style: &LayoutStyle) -> u64 {
+        let tail = self.cut..transcript.len() as u64;
+        let saved_tokens: u64 = self.masked.values().sum();
+        self.kept_tokens(transcript)
+            + transcript.tokens(tail).saturating_sub(saved_tokens)
+            + self.own_tokens()
+            + self.gap_note(transcript, style).map_or(0, |note| tokens::estimate(&note))
+    }
+
+    /// Size of the engine's own texts, in tokens.
+    pub fn own_tokens(&self) -> u64 {
+        self.own_texts().map(tokens::estimate).sum()
+    }
+
+    /// The engine's own texts.
+    pub fn own_texts(&self) -> impl Iterator<Item = &str> {
+        [&self.head, &self.excerpt].into_iter().chain(self.notes.values()).map(String::as_str)
+    }
+
+    fn kept_tokens(&self, transcript: &Transcript) -> u64 {
+        let cost = |(seq, text): (&u64, &Option<String>)| match text {
+            Some(text) => tokens::estimate(text),
+            None => transcript.tokens(*seq..*seq + 1),
+        };
+        self.kept.iter().map(cost).sum()
+    }
+
+    /// Drops the oldest note.
+    pub fn drop_oldest_note(&mut self) -> bool {
+        self.notes.pop_first().is_some()
+    }
+
+    /// Whether the model sees an entry or a part of it.
+    pub fn shows(&self, seq: u64) -> bool {
+        seq >= self.cut || self.kept.contains_key(&seq)
+    }
+
+    /// Whether an excerpt or an earlier note already shows a part of an entry.
+    pub fn quotes(&self, transcript: &Transcript, seq: u64) -> bool {
+        let Some(entry) = transcript.get(seq) else { return false };
+        let text = entry.text();
+        // The beginning identifies an entry well enough and costs little to search.
+        let begin = text.get(..text.floor_char_boundary(80)).unwrap_or_default().trim();
+        let mut found = [&self.excerpt].into_iter().chain(self.notes.values());
+        !begin.is_empty() && found.any(|text| text.contains(begin))
+    }
+
+    /// Positions of all entries that are kept in some form.
+    pub fn shown_positions(&self, len: u64) -> impl Iterator<Item = u64> {
+        self.kept.keys().copied().chain(self.cut..len)
+    }
+
+    /// Number of entries before the cut of which nothing is kept.
+    pub fn hidden(&self) -> u64 {
+        self.cut - self.kept.range(..self.cut).count() as u64
+    }
+
+    /// Builds the plan.
+    pub fn plan(&self, transcript: &Transcript, index: &HistoryIndex, style: &LayoutStyle) -> Plan {
+        let (len, masks) = (transcript.len() as u64, &index.masks);
+        let insert = |plan: &mut Plan, text: &str, at: u64, why: &str| {
+            plan.insert(Role::User, text, at..at).note(style.layer, why);
+        };
+        let mut plan = Plan { estimated_tokens: self.tokens(transcript, style), ..Plan::default() };
+        let mut end = 0;
+        let mut is_head_due = !self.head.is_empty();
+        for (seq, text) in &self.kept {
+            // The host's instructions stay first; the head follows them.
+            let is_leading = *seq == end && text.is_none() && is_instruction(transcript, *seq);
+            if is_head_due && !is_leading {
+                insert(&mut plan, &self.head, end, style.head);
+                is_head_due = false;
+            }
+            leave_out(&mut plan, transcript, end..*seq, style);
+            match text {
+                Some(text) => _ = plan.replace_text(*seq, text.as_str()).note(style.layer, FOUND),
+                None => _ = plan.keep(*seq..*seq + 1),
+            }
+            end = *seq + 1;
+        }
+        if is_head_due {
+            insert(&mut plan, &self.head, end, style.head);
+        }
+        leave_out(&mut plan, transcript, end..self.cut, style);
+        if !self.excerpt.is_empty() {
+            insert(&mut plan, &self.excerpt, self.cut, FOUND);
+        }
+        if let Some(note) = self.gap_note(transcript, style) {
+            insert(&mut plan, &note, self.cut, "what was left out");
+        }
+        let mut from = self.cut;
+        for (seq, note) in self.notes.range(self.cut..len) {
+            masks.keep_range(&mut plan, from..*seq, &self.masked);
+            insert(&mut plan, note, *seq, FOUND);
+            from = *seq;
+        }
+        masks.keep_range(&mut plan, from..len, &self.masked);
+        plan
+    }
+
+    /// The line about left-out entries, if it costs less than they do. It changes only when the
+    /// window moves.
+    fn gap_note(&self, transcript: &Transcript, style: &LayoutStyle) -> Option<String> {
+        let hint = style.gap_hint?;
+        let missing = self.hidden();
+        let entries = if missing == 1 { "entry" } else { "entries" };
+        let note = format!("[{missing} earlier {entries} left out{hint}]");
+        let kept = self.kept.range(..self.cut);
+        let kept_tokens: u64 = kept.map(|(seq, _)| transcript.tokens(*seq..*seq + 1)).sum();
+        let missing_tokens = transcript.tokens(0..self.cut).saturating_sub(kept_tokens);
+        // A note that costs more than it replaces is pointless.
+        (missing_tokens > tokens::estimate(&note)).then_some(note)
+    }
+}
+
+/// A plan that keeps everything.
+pub fn whole_plan(transcript: &Transcript) -> Plan {
+    let mut plan = Plan { estimated_tokens: transcript.total_tokens(), ..Plan::default() };
+    plan.keep(0..transcript.len() as u64);
+    plan
+}
+
+/// A compaction: the plan of a layout with a summary in place of the largest range that it drops.
+pub fn covering_plan(
+    layout: &RequestLayout,
+    summary: String,
+    transcript: &Transcript,
+    index: &HistoryIndex,
+    style: &LayoutStyle,
+) -> Plan {
+    let mut plan = layout.plan(transcript, index, style);
+    // A summary replaces one contiguous range; the largest one is the least misleading.
+    let largest = plan.ops.iter().enumerate().filter_map(|(at, op)| match &op.action {
+        Action::Drop(range) => Some((at, range.clone())),
+        _ => None,
+    });
+    let largest = largest.max_by_key(|(_, range)| range.end - range.start);
+    if let Some((at, covers)) = largest
+        && let Some(op) = plan.ops.get_mut(at)
+    {
+        op.action = Action::Insert { role: Role::User, text: summary, covers };
+    }
+    plan.estimated_tokens = plan.project(transcript).iter().map(|item| item.tokens()).sum();
+    plan
+}
+
+fn is_instruction(transcript: &Transcript, seq: u64) -> bool {
+    transcript.get(seq).is_some_and(|entry| entry.role() == Role::System)
+}
+
+fn leave_out(plan: &mut Plan, transcript: &Transcript, range: Range<u64>, style: &LayoutStyle) {
+    let detail =
+        format!("{} entries, {} tokens", range.end - range.start, transcript.tokens(range.clone()));
+    if !range.is_empty() {
+        plan.leave_out(range).note(style.layer, detail);
+    }
+}

@@ -1,0 +1,131 @@
+//! The layout for the next request: the last one with a note for a new prompt, or another one.
+
+use ctxhost_engine_api::{AssembleRequest, Plan, Transcript};
+
+use crate::budget::own_text_tokens;
+use crate::settings::share_of;
+
+use super::history_index::HistoryIndex;
+use super::layout::{LayoutStyle, RequestLayout, whole_plan};
+use super::selection::SliceFinder;
+use super::tail::{join_texts, left_beside};
+
+/// Share of the budget that stays free beside a note.
+// Otherwise the answer to a short question would move the window.
+const NOTE_MARGIN_SHARE: f64 = 0.02;
+
+/// Shares of a budget for a note.
+#[derive(Clone, Copy, Debug)]
+pub struct NoteShares {
+    /// For what the prompt finds.
+    pub found: f64,
+    /// For further names.
+    pub names: f64,
+}
+
+/// The layout of a request, and whether it differs from the last one.
+#[derive(Debug)]
+pub struct LayoutUpdate {
+    /// `None` where everything fits or must stay.
+    pub layout: Option<RequestLayout>,
+    /// Whether it has to be stored again.
+    pub is_new: bool,
+    /// Its plan.
+    pub plan: Plan,
+}
+
+impl LayoutUpdate {
+    /// Keeps the last layout as long as it fits, and adds a note for a new prompt.
+    pub fn new(
+        index: &HistoryIndex,
+        transcript: &Transcript,
+        request: &AssembleRequest,
+        kept: Option<RequestLayout>,
+        style: &LayoutStyle,
+        move_window: &dyn Fn() -> RequestLayout,
+        add_note: impl FnOnce(u64, &mut RequestLayout),
+    ) -> LayoutUpdate {
+        let budget_tokens = request.budget;
+        let mut is_new = kept.is_none();
+        let mut layout = kept.unwrap_or_else(move_window);
+        let notes = layout.notes.len();
+        if let Some(newest) = position_of_new_prompt(index, transcript, request, &layout) {
+            add_note(newest, &mut layout);
+            is_new = true;
+        }
+        // Notes go first: the prefix before them stays valid.
+        while layout.tokens(transcript, style) > budget_tokens && layout.drop_oldest_note() {}
+        if layout.tokens(transcript, style) > budget_tokens {
+            layout = move_window();
+            is_new = true;
+        }
+        is_new |= layout.notes.len() != notes;
+        let tokens = layout.tokens(transcript, style);
+        if tokens > budget_tokens && tokens >= transcript.total_tokens() {
+            // Nearly everything is protected, so own texts would only add to it.
+            return LayoutUpdate { layout: None, is_new, plan: whole_plan(transcript) };
+        }
+        let plan = layout.plan(transcript, index, style);
+        LayoutUpdate { layout: Some(layout), is_new, plan }
+    }
+}
+
+/// Position of a new prompt that can have a note before it.
+fn position_of_new_prompt(
+    index: &HistoryIndex,
+    transcript: &Transcript,
+    request: &AssembleRequest,
+    layout: &RequestLayout,
+) -> Option<u64> {
+    let newest = index.newest_user.filter(|_| !request.prompt.trim().is_empty())?;
+    // A note inside a frame would separate a call from its result.
+    let is_cut_point = transcript.get(newest).is_some_and(|entry| entry.is_cut_point());
+    // One note per request of the user: another search for the same words would find the same.
+    let is_new = newest >= layout.cut && !layout.notes.contains_key(&newest);
+    (is_new && is_cut_point).then_some(newest)
+}
+
+impl SliceFinder<'_> {
+    /// Inserts the note for the prompt at `newest`, as far as there is room: what the prompt finds, or else
+    /// what `instead` writes into a room of tokens, then further names except those `withheld`.
+    #[expect(clippy::too_many_arguments, reason = "an engine states what its notes contain")]
+    pub fn add_note(
+        &self,
+        newest: u64,
+        budget_tokens: u64,
+        shares: NoteShares,
+        withheld: impl Iterator<Item = u32>,
+        style: &LayoutStyle,
+        instead: impl FnOnce(u64, &RequestLayout) -> String,
+        layout: &mut RequestLayout,
+    ) {
+        let most_tokens = share_of(budget_tokens, 1.0 - NOTE_MARGIN_SHARE);
+        let free = |layout: &RequestLayout| {
+            most_tokens.saturating_sub(layout.tokens(self.transcript, style))
+        };
+        let name_tokens = share_of(budget_tokens, shares.names);
+        let room_tokens = share_of(budget_tokens, shares.found) + name_tokens;
+        while free(layout) < room_tokens && layout.drop_oldest_note() {}
+        let own_tokens = own_text_tokens(budget_tokens).saturating_sub(layout.own_tokens());
+        let room_tokens = room_tokens.min(free(layout)).min(own_tokens);
+        let found_tokens = room_tokens.saturating_sub(name_tokens);
+        let mut found = self.render_note(found_tokens, layout);
+        if found.is_empty() {
+            found = instead(found_tokens, layout);
+        }
+        let mut names = String::new();
+        if name_tokens > 0 {
+            let known = &self.index.names;
+            let own = layout.own_texts().chain([found.as_str()]);
+            let own: Vec<u32> = own.flat_map(|text| known.name_numbers(text)).collect();
+            let left_tokens = left_beside(&found, room_tokens);
+            let withheld = withheld.chain(own);
+            let (transcript, ranked) = (self.transcript, self.ranked);
+            names = self.index.render_names(transcript, layout, withheld, ranked, left_tokens);
+        }
+        let note = join_texts([found, names]);
+        if !note.is_empty() {
+            layout.notes.insert(newest, note);
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Ranks the slices and groups of a session for a query.
+//!
+//! A slice scores by its own terms, by its best neighbour and by the best of its group, because an
+//! answer is often next to the words of the question. The score is divided by the root of the size,
+//! so that short slices leave room for more. User messages count twice, because only the user can
+//! repeat them.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::search::{SliceScores, sort_best_first};
+
+use super::history_index::{HistoryIndex, NO_ENTRY};
+use super::query::SearchQuery;
+
+/// Weights of the best neighbour and the best of the group.
+const NEIGHBOUR_SHARE: f32 = 0.5;
+const GROUP_SHARE: f32 = 0.5;
+/// Weight of user messages.
+// The model can repeat its own work, but only the user knows what was asked.
+const USER_WEIGHT: f32 = 2.0;
+/// Fixed cost of a slice besides its tokens.
+const OVERHEAD_TOKENS: f32 = 8.0;
+/// Entries whose groups are ranked.
+// Far more than any budget holds.
+const BEST_ENTRIES: usize = 256;
+
+/// A slice number and its score per token.
+pub type RankedSlice = (u32, f32);
+
+/// What a query finds.
+#[derive(Debug, Default)]
+pub struct PromptRanking {
+    /// Slices of live entries, best first.
+    pub slices: Vec<RankedSlice>,
+    /// The best score of each group.
+    pub groups: BTreeMap<u32, f32>,
+}
+
+impl HistoryIndex {
+    /// Ranks the slices for a query.
+    pub fn rank(&self, query: &SearchQuery) -> PromptRanking {
+        self.rank_by(&self.terms.search(&query.terms))
+    }
+
+    /// Ranks the slices by scores.
+    pub fn rank_by(&self, scores: &SliceScores) -> PromptRanking {
+        let mut groups: BTreeMap<u32, f32> = BTreeMap::new();
+        for ((_, group), score) in self.best_entries(scores) {
+            let best = groups.entry(group).or_default();
+            *best = best.max(score);
+        }
+        let mut slices = Vec::new();
+        for (group, score) in &groups {
+            let entries = self.groups().get(*group as usize).cloned().unwrap_or_default();
+            entries.for_each(|seq| self.rank_entry(seq, (*group, *score), scores, &mut slices));
+        }
+        sort_best_first(&mut slices);
+        PromptRanking { slices, groups }
+    }
+
+    fn rank_entry(
+        &self,
+        seq: u32,
+        (group, group_score): (u32, f32),
+        scores: &SliceScores,
+        ranked: &mut Vec<RankedSlice>,
+    ) {
+        // The entries of a group may enclose those of another.
+        let Some(row) = self.entries.get(seq as usize).filter(|row| row.group == group) else {
+            return;
+        };
+        let beside = [seq.checked_sub(1), seq.checked_add(1)].into_iter().flatten();
+        let neighbour_score =
+            beside.map(|beside| self.score_in_group(beside, group, scores)).fold(0.0, f32::max);
+        let around = NEIGHBOUR_SHARE * neighbour_score + GROUP_SHARE * group_score;
+        let weight = if row.is_user { USER_WEIGHT } else { 1.0 };
+        for number in row.slices() {
+            let Some(slice) = self.slices.get(number as usize) else { continue };
+            if slice.range().is_empty() {
+                continue;
+            }
+            let score = (scores.get(number) + around) * weight;
+            // The root: proportional to the size would only find the shortest slices.
+            ranked.push((number, score / (slice.tokens as f32 + OVERHEAD_TOKENS).sqrt()));
+        }
+    }
+
+    /// The entries with the best slices, each with its group. A text without an entry counts as one.
+    fn best_entries(&self, scores: &SliceScores) -> Vec<((u32, u32), f32)> {
+        let mut best: HashMap<(u32, u32), f32> = HashMap::new();
+        let mut hits: Vec<u32> = scores.hits().to_vec();
+        // Several slices of an entry may be among the best; four per entry are enough.
+        let most = BEST_ENTRIES * 4;
+        if hits.len() > most {
+            hits.select_nth_unstable_by(most, |left, right| {
+                scores.get(*right).total_cmp(&scores.get(*left)).then(right.cmp(left))
+            });
+            hits.truncate(most);
+        }
+        for number in hits {
+            let Some(slice) = self.slices.get(number as usize) else { continue };
+            if slice.group == NO_ENTRY {
+                continue;
+            }
+            let score = best.entry((slice.entry, slice.group)).or_default();
+            *score = score.max(scores.get(number));
+        }
+        let mut best: Vec<((u32, u32), f32)> = best.into_iter().collect();
+        best.sort_unstable_by(|left, right| right.1.total_cmp(&left.1).then(right.0.cmp(&left.0)));
+        best.truncate(BEST_ENTRIES);
+        best
+    }
+
+    /// The best score of an entry; 0 outside of the group.
+    fn score_in_group(&self, seq: u32, group: u32, scores: &SliceScores) -> f32 {
+        let row = self.entries.get(seq as usize).filter(|row| row.group == group);
+        row.map_or(0.0, |row| row.slices().map(|slice| scores.get(slice)).fold(0.0, f32::max))
+    }
+}

@@ -1,0 +1,116 @@
+//! The newest entries of a layout, and the names that a layout does not show.
+
+use ctxhost_engine_api::Transcript;
+use ctxhost_engine_api::transcript::tokens::{self, CHARS_PER_TOKEN};
+
+use crate::cuts::{frame_around, trailing_frame};
+use crate::name_ledger::NameSet;
+use crate::redact::redact;
+use crate::settings::share_of;
+
+use super::entry_masks::MaskedPositions;
+use super::history_index::HistoryIndex;
+use super::layout::RequestLayout;
+use super::ranking::RankedSlice;
+
+/// Best slices of a query whose names get a bonus.
+const BOOSTED_SLICES: usize = 32;
+
+impl HistoryIndex {
+    /// Places the newest entries from `first` on that fit, with older results masked, and the protected
+    /// entries before them. `full_share` of the room is for results in full.
+    pub fn place_tail(
+        &self,
+        transcript: &Transcript,
+        room_tokens: u64,
+        full_share: f64,
+        first: u64,
+        layout: &mut RequestLayout,
+    ) {
+        let len = transcript.len() as u64;
+        let live = trailing_frame(transcript);
+        let mut spent_tokens = transcript.tokens(live..len);
+        let mut from = live;
+        let full_tokens = share_of(room_tokens, full_share);
+        let mut masked = MaskedPositions::new();
+        for entry in transcript.range(first.min(live)..live).rev() {
+            // Outdated reads are masked wherever they are.
+            let is_old =
+                spent_tokens + entry.tokens() > full_tokens || self.files.is_outdated(entry.seq());
+            let saved_tokens = if is_old { self.masks.saved_tokens(entry.seq()) } else { None };
+            spent_tokens += entry.tokens() - saved_tokens.unwrap_or(0);
+            if spent_tokens > room_tokens {
+                break;
+            }
+            from = entry.seq();
+            masked.extend(saved_tokens.map(|saved_tokens| (entry.seq(), saved_tokens)));
+        }
+        // Never inside a frame, and never inside the live round.
+        self.set_cut(transcript, transcript.cut_at_or_after(from).min(live), layout);
+        layout.masked = masked.split_off(&layout.cut);
+    }
+
+    /// Places all entries from `first` on, whole, and the protected ones before it.
+    pub fn place_all(&self, transcript: &Transcript, first: u64, layout: &mut RequestLayout) {
+        let first = transcript.cut_at_or_after(first).min(trailing_frame(transcript));
+        self.set_cut(transcript, first, layout);
+        layout.masked.clear();
+    }
+
+    fn set_cut(&self, transcript: &Transcript, cut: u64, layout: &mut RequestLayout) {
+        layout.cut = cut;
+        layout.kept.retain(|seq, _| *seq < cut);
+        layout.kept.extend(self.protected_before(transcript, cut).map(|seq| (seq, None)));
+    }
+
+    /// Positions before `end` that are always kept, whole frames; may repeat.
+    fn protected_before(&self, transcript: &Transcript, end: u64) -> impl Iterator<Item = u64> {
+        let must_stay = self.must_stay.iter().chain(&self.newest_user).copied();
+        let frames = must_stay.filter(move |seq| *seq < end);
+        frames.flat_map(|seq| frame_around(transcript, seq)).filter(move |seq| *seq < end)
+    }
+
+    /// Size of what the engine never drops, in tokens, without the newest entries.
+    pub fn protected_tokens(&self, transcript: &Transcript) -> u64 {
+        self.must_stay.iter().map(|seq| transcript.tokens(*seq..*seq + 1)).sum()
+    }
+
+    /// Renders the heaviest names that the layout does not show, without secrets, in `room_tokens`. Names
+    /// in `withheld` count as shown; those that `ranked` finds get a bonus.
+    pub fn render_names(
+        &self,
+        transcript: &Transcript,
+        layout: &RequestLayout,
+        withheld: impl Iterator<Item = u32>,
+        ranked: &[RankedSlice],
+        room_tokens: u64,
+    ) -> String {
+        let whole = layout.shown_positions(transcript.len() as u64);
+        let whole = whole.filter(|seq| !layout.masked.contains_key(seq));
+        let mut shown: NameSet =
+            whole.flat_map(|seq| self.names.entry_names(seq).iter().copied()).collect();
+        shown.extend(withheld);
+        let most_chars = room_tokens * CHARS_PER_TOKEN;
+        let names = self.names.render(&shown, &self.boosted_names(ranked), most_chars);
+        redact(&names).into_owned()
+    }
+
+    /// The names of the entries that a query finds.
+    fn boosted_names(&self, ranked: &[RankedSlice]) -> NameSet {
+        let slices = ranked.iter().take(BOOSTED_SLICES);
+        let entries = slices.filter_map(|(number, _)| self.slices.get(*number as usize));
+        let entries = entries.map(|slice| u64::from(slice.entry));
+        entries.flat_map(|seq| self.names.entry_names(seq).iter().copied()).collect()
+    }
+}
+
+/// Joins the texts that are not empty, one under the other.
+pub(super) fn join_texts(texts: [String; 2]) -> String {
+    let texts = texts.into_iter().filter(|text| !text.is_empty());
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+/// What a text leaves of a room, in tokens.
+pub(super) fn left_beside(text: &str, room_tokens: u64) -> u64 {
+    room_tokens.saturating_sub(tokens::estimate(text) + 1)
+}

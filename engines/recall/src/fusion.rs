@@ -1,0 +1,32 @@
+//! Merges the ranking by words with the one by meaning.
+
+use std::collections::HashMap;
+
+use ctxhost_engine_kit::retrieval::{RankedSlice, SearchQuery};
+use ctxhost_engine_kit::search::{SliceScores, sort_best_first};
+
+use crate::session::RecallSession;
+
+impl RecallSession {
+    /// Ranks the slices by words and, if there are scores for it, by meaning. The score is the sum of
+    /// `1 / (fusion_rank + rank)` over both rankings (reciprocal rank fusion).
+    pub(crate) fn rank_fused(
+        &self,
+        query: &SearchQuery,
+        by_meaning: Option<SliceScores>,
+        fusion_rank: u64,
+    ) -> Vec<RankedSlice> {
+        let by_words = self.index.rank(query).slices;
+        let Some(by_meaning) = by_meaning else { return by_words };
+        let mut sums: HashMap<u32, f32> = HashMap::new();
+        for ranking in [by_words, self.index.rank_by(&by_meaning).slices] {
+            let found = ranking.into_iter().filter(|(_, score)| *score > 0.0);
+            for (rank, (slice, _)) in found.enumerate() {
+                *sums.entry(slice).or_default() += 1.0 / (fusion_rank as f32 + rank as f32 + 1.0);
+            }
+        }
+        let mut ranked: Vec<RankedSlice> = sums.into_iter().collect();
+        sort_best_first(&mut ranked);
+        ranked
+    }
+}
