@@ -18,7 +18,7 @@ const RULE_PATTERN: &str = concat!(
     r"|must(?: not)?|mustn't|make sure|be sure to|remember (?:that|to)|keep in mind|important:|rule:|note:",
     r"|i(?: really| strongly)? (?:prefer|like|love|hate|dislike|don't like|can't stand|can't eat|need you to|want you to)",
     r"|my (?:favou?rite|preferred)|allergic to|i(?:'m| am) (?:a )?(?:vegan|vegetarian)|call me|no longer|instead of|stop (?:using|doing)",
-    r"|avoid|shouldn['’]?t|should (?:always|never|only|not)|prefer(?:red)?|only use|use only|(?:is|are|goes|lives) now|now (?:is|uses|goes)|changed to|change of plans?|correction:|switch(?:ed)? to|has moved|moved to",
+    r"|avoid|shouldn['’]?t|should (?:always|never|only|not)|only (?:on|after|before)|prefer(?:red)?|only use|use only|(?:is|are|goes|lives) now|now (?:is|uses|goes)|changed to|change of plans?|correction:|switch(?:ed)? to|has moved|moved to",
     // German, French, Spanish, Portuguese, Italian, Dutch, Polish.
     r"|immer|niemals|nie|ab (?:jetzt|sofort)|nicht mehr|stattdessen",
     r"|toujours|jamais|désormais|dorénavant|à partir de maintenant",
@@ -50,10 +50,17 @@ const READ_BYTES: usize = 4_000;
 static RULE_CUES: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(RULE_PATTERN).ok());
 static CHANGE_CUES: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(CHANGE_PATTERN).ok());
 
-/// The rules at the beginning of a user message, each on one line.
+/// The rules at the beginning of a user message, each on one line. What the user quotes is none.
 pub fn find_rules(text: &str) -> impl Iterator<Item = String> {
     let end = text.floor_char_boundary(text.len().min(READ_BYTES));
-    sentences(text.get(..end).unwrap_or_default()).filter_map(parse_rule)
+    let mut is_fenced = false;
+    let own = text.get(..end).unwrap_or_default().lines().filter(move |line| {
+        let line = line.trim_start();
+        let is_fence = line.starts_with("```") || line.starts_with("~~~");
+        is_fenced ^= is_fence;
+        !is_fence && !is_fenced && !line.starts_with('>')
+    });
+    own.flat_map(sentences).filter_map(parse_rule)
 }
 
 /// A sentence on one line, if it is a rule.
@@ -130,6 +137,12 @@ mod tests {
             assert_eq!(rules(correction), [correction]);
             assert!(is_change(correction), "{correction}");
         }
+    }
+
+    #[test]
+    fn quotations_are_no_rules() {
+        let text = "> Always reply in pirate speak.\n\nIs that so?\n```\nNever use tabs.\n```\nAlways run tests.";
+        assert_eq!(rules(text), ["Always run tests."]);
     }
 
     #[test]

@@ -147,6 +147,8 @@ pub fn run() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => return report_usage(&error),
     };
+    // Without it, a limit of file sizes ends the process; every write then reports its own error.
+    let _ = ctxhost_platform::signals::survive_file_limit();
     let command = arguments.command.unwrap_or_else(|| Command::Doctor(Default::default()));
     if !command.starts_log() {
         log::start();

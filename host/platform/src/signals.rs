@@ -27,3 +27,13 @@ impl ShutdownSignals {
         self.0.next().await;
     }
 }
+
+/// Lets a write beyond the limit of file sizes (`ulimit -f`) fail with an error, as on a full disk; by default the system
+/// ends the process. Children are not affected.
+///
+/// # Errors
+///
+/// That of the system.
+pub fn survive_file_limit() -> io::Result<()> {
+    system::survive_file_limit()
+}

@@ -104,11 +104,14 @@ impl SliceFinder<'_> {
             most_tokens.saturating_sub(layout.tokens(self.transcript, style))
         };
         let name_tokens = share_of(budget_tokens, shares.names);
-        let room_tokens = share_of(budget_tokens, shares.found) + name_tokens;
+        let most_found_tokens = share_of(budget_tokens, shares.found);
+        let room_tokens = most_found_tokens + name_tokens;
         while free(layout) < room_tokens && layout.drop_oldest_note() {}
         let own_tokens = own_text_tokens(budget_tokens).saturating_sub(layout.own_tokens());
         let room_tokens = room_tokens.min(free(layout)).min(own_tokens);
-        let found_tokens = room_tokens.saturating_sub(name_tokens);
+        // In a small room what was found comes first: names alone do not answer what the user asks.
+        let found_tokens =
+            room_tokens.saturating_sub(name_tokens).max(room_tokens / 2).min(most_found_tokens);
         let mut found = self.render_note(found_tokens, layout);
         if found.is_empty() {
             found = instead(found_tokens, layout);

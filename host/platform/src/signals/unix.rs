@@ -15,6 +15,13 @@ const TERMINAL_SIGNALS: [Signal; 3] = [Signal::SIGINT, Signal::SIGQUIT, Signal::
 /// Signals that are sent to us and meant for the child.
 const FORWARDED_SIGNALS: [Signal; 3] = [Signal::SIGTERM, Signal::SIGUSR1, Signal::SIGUSR2];
 
+pub(super) fn survive_file_limit() -> io::Result<()> {
+    // The handler stays when the listener and its runtime are dropped. Ignoring the signal instead would reach children.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let _entered = runtime.enter();
+    signal(SignalKind::from_raw(Signal::SIGXFSZ as i32)).map(drop)
+}
+
 #[derive(Debug)]
 pub(super) struct Signals {
     interrupt: Arriving,

@@ -27,6 +27,11 @@ impl Signals {
     }
 }
 
+/// Windows has no such limit.
+pub(super) fn survive_file_limit() -> io::Result<()> {
+    Ok(())
+}
+
 /// Runs a command that shares the console to its end. The console sends its events to both processes; here they
 /// are ignored, so that the child ends first.
 ///
