@@ -109,15 +109,19 @@ impl RunArgs {
         let runtime = gateway.runtime().clone();
         let stop = CancellationToken::new();
         let serving = tokio::spawn(gateway.serve(stop.clone()));
-        let ended = run_agent(
-            clients::configure_client(self.command, &GatewayAddress { url, token }, env_var),
-            output,
-        )
-        .await;
+        let address = GatewayAddress { url, token };
+        let client = clients::configure_client(self.command, &address, env_var);
+        let is_noted = client.note.is_some();
+        let ended = run_agent(client, output).await;
         // The gateway outlives the agent, so that requests at its very end are still answered.
         stop.cancel();
         let served = serving.await;
-        output.note(&summary_line(watch.totals(), &runtime.engine()));
+        let totals = watch.totals();
+        output.note(&summary_line(totals, &runtime.engine()));
+        let is_unused = totals.requests == 0 && ended.as_ref().is_ok_and(ExitStatus::success);
+        if is_unused && !is_noted {
+            output.note(&format!("ctxhost: {}", clients::note_unused(&address)));
+        }
         if let Err(error) = served {
             return Err(CliError::internal(format!("the gateway failed: {error}")));
         }

@@ -22,6 +22,7 @@ fn shaped_endpoint(path: &str) -> Option<Endpoint> {
         [.., "chat", "completions"] => Some(Endpoint::ChatCompletions),
         [.., "responses"] => Some(Endpoint::Responses),
         [.., "responses", "compact"] => Some(Endpoint::ResponsesCompact),
+        [.., "responses", "input_tokens"] => Some(Endpoint::ResponsesCountTokens),
         [base @ .., "messages"] if is_anthropic_base(base) => Some(Endpoint::Messages),
         [base @ .., "messages", "count_tokens"] if is_anthropic_base(base) => {
             Some(Endpoint::CountTokens)
@@ -210,6 +211,7 @@ mod tests {
             ("/openai/v1/responses", Endpoint::Responses),
             ("/backend-api/codex/responses", Endpoint::Responses),
             ("/openai/responses/compact", Endpoint::ResponsesCompact),
+            ("/openai/v1/responses/input_tokens", Endpoint::ResponsesCountTokens),
             ("/anthropic/v1/messages", Endpoint::Messages),
             ("/anthropic/messages", Endpoint::Messages),
             ("/apps/anthropic/v1/messages/count_tokens", Endpoint::CountTokens),

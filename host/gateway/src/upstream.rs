@@ -45,6 +45,8 @@ pub(super) struct Upstream {
     authority: String,
     /// The path prefix, without a trailing slash.
     prefix: String,
+    /// Parameters that requests without them get, such as `api-version=…`.
+    query: String,
     /// The key that replaces the client's.
     key: Option<ApiKey>,
     headers: HeaderMap,
@@ -228,6 +230,7 @@ impl Upstream {
             scheme: base.scheme().cloned().unwrap_or(Scheme::HTTP),
             authority: authority.to_string(),
             prefix: beside.unwrap_or(prefix).to_owned(),
+            query: base.query().unwrap_or_default().to_owned(),
             key: own_key(name, &settings)?,
             headers: own_headers(&settings).map_err(bad)?,
             first_byte: Duration::from_millis(settings.first_byte_timeout_ms),
@@ -313,6 +316,7 @@ impl Upstream {
         let mut whole = format!("{}{}", self.prefix, shared.unwrap_or(path));
         let query = client_uri.query().unwrap_or_default();
         let query = if without_key { request_head::without_key(query) } else { query.to_owned() };
+        let query = with_defaults(&self.query, query);
         if !query.is_empty() {
             whole.push('?');
             whole.push_str(&query);
@@ -324,6 +328,20 @@ impl Upstream {
             .build()
             .ok()
     }
+}
+
+/// A query with the parameters that it lacks.
+fn with_defaults(defaults: &str, mut query: String) -> String {
+    let name_of = |pair: &str| pair.split('=').next().unwrap_or_default().to_owned();
+    let names: Vec<String> = query.split('&').map(name_of).collect();
+    let is_missing = |pair: &&str| !pair.is_empty() && !names.contains(&name_of(pair));
+    for pair in defaults.split('&').filter(is_missing) {
+        if !query.is_empty() {
+            query.push('&');
+        }
+        query.push_str(pair);
+    }
+    query
 }
 
 /// An address for messages.
@@ -407,6 +425,18 @@ mod tests {
             |without_key| opened("http://x").uri(&response, without_key).unwrap().to_string();
         assert_eq!(with(true), "http://x/v1beta/models?pageSize=2");
         assert_eq!(with(false), "http://x/v1beta/models?key=secret&pageSize=2");
+    }
+
+    #[tokio::test]
+    async fn parameters_in_the_address_are_added_to_those_of_the_request() {
+        let at = |path: &'static str| {
+            let azure = opened("https://x/openai/deployments/d?api-version=1&tier=a");
+            azure.uri(&Uri::from_static(path), true).unwrap().to_string()
+        };
+        let base = "https://x/openai/deployments/d/chat/completions";
+        assert_eq!(at("/chat/completions"), format!("{base}?api-version=1&tier=a"));
+        let own = at("/chat/completions?api-version=2&beta=true&key=k");
+        assert_eq!(own, format!("{base}?api-version=2&beta=true&tier=a"));
     }
 
     #[tokio::test]

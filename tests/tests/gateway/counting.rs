@@ -91,3 +91,29 @@ async fn what_is_no_lack_of_a_door_is_for_the_client_to_hear() {
         assert_eq!((reported, answer), (status, serde_json::from_str(refusal).unwrap()));
     }
 }
+
+#[tokio::test]
+async fn input_tokens_of_the_responses_api_are_counted_as_they_would_be_sent() {
+    let upstream = Upstream::start(|seen| {
+        let is_count = seen.uri.path().ends_with("input_tokens");
+        plain(if is_count { 404 } else { 200 }, "application/json", "{}")
+    })
+    .await;
+    let gate = Gate::before(&upstream.url, KNOWN).await;
+    let mut body = request(Wire::Responses, &long_conversation(), false);
+    let path = "/v1/responses/input_tokens";
+    let counted = count(&gate, path, &body).await.1;
+    assert_eq!(counted["object"], "response.input_tokens");
+    assert!(counted["input_tokens"].as_u64().unwrap() > 25_000, "{counted}");
+    let answer = client().post(gate.at("/v1/responses")).body(body.to_string()).send();
+    assert_eq!(answer.await.unwrap().headers()["x-ctxhost-compaction"], "applied");
+    let next = [
+        json!({ "role": "assistant", "content": "Yes." }),
+        json!({ "role": "user", "content": "Go on." }),
+    ];
+    body["input"].as_array_mut().unwrap().extend(next);
+    let left = count(&gate, path, &body).await.1["input_tokens"].as_u64().unwrap();
+    assert!(left < 20_000, "{left}");
+    let sent = upstream.last().body;
+    assert!(sent.len() < body.to_string().len(), "the upstream was asked for all of it");
+}

@@ -68,6 +68,89 @@ async fn a_reminder_inside_a_question_may_go() {
     assert_eq!(sessions.len(), 1);
 }
 
+/// Requests of a conversation whose first message is made anew for each of them.
+fn changing(
+    turns: usize,
+    task: impl Fn(usize) -> String,
+    answer: impl Fn(usize) -> String,
+) -> Vec<Value> {
+    let message = |role: &str, words: &str| json!({ "role": role, "content": words });
+    let mut rest = Vec::new();
+    let mut bodies = Vec::new();
+    for turn in 0..turns {
+        if turn > 0 {
+            rest.push(message("assistant", &answer(turn - 1)));
+            rest.push(message("user", &format!("Go on with page {turn}.")));
+        }
+        let start = [message("system", "You are brief."), message("user", &task(turn))];
+        bodies.push(chat(&[&start[..], &rest].concat()));
+    }
+    bodies
+}
+
+#[tokio::test]
+async fn a_first_message_with_the_time_does_not_make_another_conversation() {
+    let answer = |turn: usize| text("It says this and that. ", turn).repeat(3);
+    let timed = |turn: usize| format!("Current time: 12:{turn:02}\n\nMend the ledger.");
+    let memory = |turn: usize| {
+        let notes = text("A note. ", turn / 2);
+        format!(
+            "You know:\n{notes}\n\nNow the task. Mend the ledger, page by page, and keep the first one."
+        )
+    };
+    for task in [&timed as &dyn Fn(usize) -> String, &memory] {
+        let bodies = changing(30, task, answer);
+        let (sessions, seen) = sessions("/v1/chat/completions", bodies).await;
+        // The first requests have too few answers to prove what they belong to.
+        assert!(sessions.len() <= 3, "{sessions:?}");
+        let last = seen.last().unwrap()["messages"].as_array().unwrap();
+        assert!(last.len() < 60, "nothing was shaped");
+        // User messages that are neighbours now are one.
+        let content = |message: &Value| message["content"].as_str().unwrap().to_owned();
+        assert!(content(&last[1]).starts_with(&task(29)), "{}", content(&last[1]));
+        assert!(content(last.last().unwrap()).ends_with("Go on with page 29."));
+    }
+}
+
+#[tokio::test]
+async fn agents_with_tasks_that_are_alike_are_not_mixed() {
+    let short = |_: usize| "ok".to_owned();
+    let long =
+        |_: usize| "I have read the page and found nothing that has to be changed. ".repeat(9);
+    let same = |turn: usize| text("It says this and that. ", turn);
+    let alike =
+        |file: usize| move |_: usize| format!("Review the file number {file} of the ledger.");
+    let tasks = ["Mend the ledger.", "Write a poem about the sea, in four lines."];
+    let other = |number: usize| move |_: usize| tasks[number].to_owned();
+    let pairs = [
+        [changing(12, alike(1), short), changing(12, alike(2), short)],
+        [changing(12, alike(1), long), changing(12, alike(2), long)],
+        [changing(12, other(0), same), changing(12, other(1), same)],
+    ];
+    for pair in pairs {
+        let [one, other] = pair;
+        // In step, and the second one a step behind.
+        for behind in [0_usize, 1] {
+            let turns = (0..12 + behind).flat_map(|turn| {
+                let second = turn.checked_sub(behind).and_then(|turn| other.get(turn));
+                one.get(turn).into_iter().chain(second).cloned()
+            });
+            let (sessions, seen) = sessions("/v1/chat/completions", turns.collect()).await;
+            assert_eq!(sessions.len(), 2, "{}", one[0]);
+            assert_eq!(seen.len(), 24);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_changed_first_message_that_starts_anew_is_another_conversation() {
+    let answer = |turn: usize| text("It says this and that. ", turn);
+    let first = changing(8, |_| "Mend the ledger, page by page.".into(), answer);
+    let again = changing(3, |_| "Mend the ledger, line by line.".into(), answer);
+    let (sessions, _) = sessions("/v1/chat/completions", [first, again].concat()).await;
+    assert_eq!(sessions.len(), 2);
+}
+
 #[tokio::test]
 async fn another_question_with_the_same_answer_is_another_conversation() {
     let message = |role: &str, words: &str| json!({ "role": role, "content": words });

@@ -28,6 +28,33 @@ const VARIABLES: &[(&str, BasePath)] = &[
     ("GEMINI_API_BASE", BasePath::Root),
 ];
 
+/// A variable that names another upstream than the usual one of its dialect.
+#[derive(Clone, Copy, Debug)]
+struct OtherUpstream {
+    name: &'static str,
+    base: BasePath,
+    /// Variables of the usual upstream. With one of them the dialect has two upstreams, and a gateway has one.
+    usual: &'static [&'static str],
+}
+
+const OPENAI_USUAL: &[&str] = &["OPENAI_BASE_URL", "OPENAI_API_BASE", "OPENAI_API_KEY"];
+const GEMINI_USUAL: &[&str] =
+    &["GOOGLE_GEMINI_BASE_URL", "GEMINI_API_BASE", "GEMINI_API_KEY", "GOOGLE_API_KEY"];
+
+/// The variable of OpenAI's SDKs for Azure.
+const AZURE: &str = "AZURE_OPENAI_ENDPOINT";
+
+/// Such variables for OpenAI's dialects, of OpenAI's SDKs and of LiteLLM.
+const OTHER_OPENAI: &[OtherUpstream] = &[
+    OtherUpstream { name: AZURE, base: BasePath::Root, usual: OPENAI_USUAL },
+    OtherUpstream { name: "AZURE_API_BASE", base: BasePath::Root, usual: OPENAI_USUAL },
+    OtherUpstream { name: "OPENROUTER_API_BASE", base: BasePath::V1, usual: OPENAI_USUAL },
+];
+
+/// The one for Gemini, of Google's SDKs.
+const OTHER_GEMINI: &[OtherUpstream] =
+    &[OtherUpstream { name: "GOOGLE_VERTEX_BASE_URL", base: BasePath::Root, usual: GEMINI_USUAL }];
+
 /// The gateway's address, for scripts.
 const ADDRESS: &str = "CTXHOST_URL";
 
@@ -65,6 +92,19 @@ pub(super) struct ClientCommand {
     pub(super) note: Option<String>,
 }
 
+/// What to do if a command that ended well has sent nothing.
+pub(super) fn note_unused(gateway: &GatewayAddress) -> String {
+    format!(
+        "the command sent nothing through the gateway; if it reads its base URL from settings of its own, set it to \
+         {}/{} {STABLE_ADDRESS}",
+        gateway.url,
+        gateway.token.expose_secret()
+    )
+}
+
+/// How the address that is written into a file stays valid.
+const STABLE_ADDRESS: &str = "(--listen and your own CTXHOST_TOKEN keep this address stable)";
+
 /// Address and token of a gateway.
 #[derive(Clone, Debug)]
 pub(super) struct GatewayAddress {
@@ -88,6 +128,14 @@ pub(super) fn configure_client(
     variables.push((TOKEN.to_owned(), token.to_owned()));
     variables
         .extend(VARIABLES.iter().map(|(name, base)| ((*name).to_owned(), base.append_to(address))));
+    variables.extend([OTHER_OPENAI, OTHER_GEMINI].into_iter().flat_map(|table| {
+        let (upstreams, _) = other_upstreams(table, &env);
+        upstreams.into_iter().map(|it| (it.name.to_owned(), it.base.append_to(address)))
+    }));
+    if variables.iter().any(|(name, _)| name == AZURE) {
+        // OpenAI's SDK for Node refuses to have both.
+        variables.retain(|(name, _)| name != "OPENAI_BASE_URL");
+    }
     let unproxied = NO_PROXY.iter().map(|name| ((*name).to_owned(), without_proxy(env(name))));
     // A company proxy cannot reach this machine's loopback, but many agents would send the requests
     // through it.
@@ -126,8 +174,10 @@ impl ClientUpstreams {
         let first = |names: &[&str]| names.iter().find_map(|name| non_blank(env(name)));
         let named = ClientUpstreams {
             anthropic: first(&["ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE"]),
-            openai: first(&["OPENAI_BASE_URL", "OPENAI_API_BASE"]),
-            gemini: first(&["GOOGLE_GEMINI_BASE_URL", "GEMINI_API_BASE"]),
+            openai: first(&["OPENAI_BASE_URL", "OPENAI_API_BASE"])
+                .or_else(|| other_upstreams(OTHER_OPENAI, &env).1),
+            gemini: first(&["GOOGLE_GEMINI_BASE_URL", "GEMINI_API_BASE"])
+                .or_else(|| other_upstreams(OTHER_GEMINI, &env).1),
         };
         let is_copilot = program(command) == "copilot";
         match is_copilot.then(|| copilot(env)).flatten() {
@@ -140,6 +190,21 @@ impl ClientUpstreams {
             None => named,
         }
     }
+}
+
+/// The variables that name the only upstream of their dialect, and its address.
+fn other_upstreams(
+    table: &[OtherUpstream],
+    env: &impl Fn(&str) -> Option<String>,
+) -> (Vec<OtherUpstream>, Option<String>) {
+    let is_only =
+        |other: &OtherUpstream| other.usual.iter().all(|usual| non_blank(env(usual)).is_none());
+    let only = table.iter().filter(|other| is_only(other));
+    let mut named: Vec<(OtherUpstream, String)> =
+        only.filter_map(|other| Some((*other, non_blank(env(other.name))?))).collect();
+    let address = named.first().map(|(_, address)| address.clone());
+    named.retain(|(_, other)| Some(other) == address.as_ref());
+    (named.into_iter().map(|(other, _)| other).collect(), address)
 }
 
 /// The type of Copilot CLI's own provider.
@@ -250,8 +315,7 @@ impl ClientCommand {
         let known = CONFIG_FILE_CLIENTS.iter().find(|(program, _)| *program == name);
         self.note = known.map(|(program, place)| {
             format!(
-                "{program} reads its base URL from a file: set {place} to {address} \
-                 (--listen and your own CTXHOST_TOKEN keep this address stable)"
+                "{program} reads its base URL from a file: set {place} to {address} {STABLE_ADDRESS}"
             )
         });
     }
@@ -392,6 +456,35 @@ mod tests {
             ClientUpstreams::of(&["x".into()], env),
             ClientUpstreams { openai, ..ClientUpstreams::default() }
         );
+    }
+
+    #[test]
+    fn variables_of_other_upstreams_count_if_they_are_the_only_ones() {
+        let check = |env: &[(&str, &str)], expected: &[&str], upstream: Option<&str>| {
+            let client = configured(&["x"], env);
+            let others = [OTHER_OPENAI, OTHER_GEMINI].concat();
+            let names = others.iter().map(|other| other.name);
+            let set: Vec<&str> = names.filter_map(|name| variable(&client, name)).collect();
+            assert_eq!(set, expected, "{env:?}");
+            let find = |name: &str| {
+                env.iter().find(|(known, _)| *known == name).map(|(_, it)| (*it).to_owned())
+            };
+            let ClientUpstreams { openai, gemini, .. } = ClientUpstreams::of(&["x".into()], find);
+            assert_eq!(openai.or(gemini).as_deref(), upstream, "{env:?}");
+        };
+        let azure = ("AZURE_OPENAI_ENDPOINT", "https://r.openai.azure.com");
+        let router = ("OPENROUTER_API_BASE", "https://openrouter.ai/api/v1");
+        let vertex = ("GOOGLE_VERTEX_BASE_URL", "https://europe.example");
+        check(&[azure], &[ADDRESS], Some(azure.1));
+        check(&[azure, ("AZURE_API_BASE", azure.1)], &[ADDRESS, ADDRESS], Some(azure.1));
+        check(&[router], &["http://127.0.0.1:40123/secret/v1"], Some(router.1));
+        check(&[vertex], &[ADDRESS], Some(vertex.1));
+        check(&[azure, router], &[ADDRESS], Some(azure.1));
+        // Requests with OpenAI's key must not go to another provider.
+        check(&[azure, ("OPENAI_API_KEY", "k")], &[], None);
+        check(&[vertex, ("GEMINI_API_KEY", "k")], &[], None);
+        let local = ("OPENAI_BASE_URL", "http://ollama/v1");
+        check(&[azure, local], &[], Some(local.1));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Joins messages of one role: the chat templates of many models require that user and assistant alternate.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::json::{set, take, text};
 
@@ -8,34 +8,54 @@ use crate::json::{set, take, text};
 pub(super) const THINKING_FIELDS: [&str; 4] =
     ["reasoning_content", "reasoning", "reasoning_details", "thinking_blocks"];
 
+/// Fields with output that no other message can hold.
+const OUTPUT_FIELDS: [&str; 4] = ["tool_calls", "function_call", "audio", "refusal"];
+
 /// Joins `second` to `first`, or gives `second` back.
 ///
-/// Two user messages of one name become one, and so do two answers of which the first has text only; its thinking is
-/// dropped. Other messages may follow one of the same role in every template, or hold what cannot be joined.
+/// Two user messages of one name become one, and so do two answers of which the first makes no calls; its thinking is
+/// dropped. Of other fields, such as ids of the client, lists are joined, else the newer value stays. Other messages may
+/// follow one of the same role in every template, or hold what cannot be joined.
 pub(super) fn join_messages(first: &mut Value, mut second: Value) -> Option<Value> {
     let is_same = |field: &str| first.get(field) == second.get(field);
     let is_role = matches!(text(first, "role"), "user" | "assistant");
-    if !is_role || !is_same("role") || !is_same("name") || !is_content_only(first) {
+    if !is_role || !is_same("role") || !is_same("name") || has_more_than_content(first) {
         return Some(second);
     }
     let content = join_contents(take(first, "content"), take(&mut second, "content"));
     set(&mut second, "content", content);
+    join_fields(take_fields(first), &mut second);
     *first = second;
     None
 }
 
-/// Whether a message has nothing but its content and thinking.
-fn is_content_only(message: &Value) -> bool {
+/// Whether a message has calls or other output that belongs to it alone.
+fn has_more_than_content(message: &Value) -> bool {
     let is_empty = |value: &Value| match value {
         Value::Null => true,
         Value::Array(list) => list.is_empty(),
         _ => false,
     };
-    let is_joined = |field: &str| {
-        matches!(field, "role" | "name" | "content") || THINKING_FIELDS.contains(&field)
-    };
-    let mut fields = message.as_object().into_iter().flatten();
-    fields.all(|(field, value)| is_joined(field) || is_empty(value))
+    OUTPUT_FIELDS.iter().any(|field| message.get(*field).is_some_and(|value| !is_empty(value)))
+}
+
+fn take_fields(message: &mut Value) -> Map<String, Value> {
+    message.as_object_mut().map(std::mem::take).unwrap_or_default()
+}
+
+/// Adds the other fields of an earlier message to the one that it is joined to.
+fn join_fields(earlier: Map<String, Value>, message: &mut Value) {
+    let is_done = |field: &str| field == "content" || THINKING_FIELDS.contains(&field);
+    for (field, value) in earlier.into_iter().filter(|(field, _)| !is_done(field)) {
+        match (value, message.get_mut(&field)) {
+            (Value::Array(mut list), Some(Value::Array(newer))) => {
+                list.append(newer);
+                *newer = list;
+            }
+            (value, None | Some(Value::Null)) => set(message, &field, value),
+            _ => {}
+        }
+    }
 }
 
 /// Strings stay a string: some servers read no parts.
@@ -110,6 +130,15 @@ mod tests {
                 json!({ "role": "assistant", "content": "one", "reasoning": "kept", "tool_calls": calls })
             ]
         );
+    }
+
+    #[test]
+    fn fields_of_a_client_do_not_keep_messages_apart() {
+        let message = |id: &str, images: &[&str]| json!({ "role": "user", "content": id, "id": id, "images": images });
+        let first =
+            json!({ "role": "user", "content": "a", "id": "a", "images": ["1"], "time": 7 });
+        let both = json!({ "role": "user", "content": "a\n\nb", "id": "b", "images": ["1", "2"], "time": 7 });
+        assert_eq!(joined(&[first, message("b", &["2"])]), [both]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::index::IndexEntry;
 use super::known_items::KnownItems;
 use super::label::ConversationLabel;
-use super::matching::RequestMatch;
+use super::matching::{HistoryRewrite, RequestMatch};
 use super::read_pool::ReadPool;
 use super::seeded_hash::{ConversationScope, RequestItems, SeededHash};
 use ctxhost_agent::{Runtime, SessionId, TurnError};
@@ -108,6 +108,12 @@ impl ConversationState {
     /// Matches a request against the conversation.
     pub(crate) fn match_request(&self, request: &mut RequestItems<'_>) -> RequestMatch {
         self.known.match_request(request, self.last_request == LastRequest::Unanswered)
+    }
+
+    /// Matches a request in which only the first message differs; `None` while the client waits for an answer.
+    pub(crate) fn match_changed(&self, request: &mut RequestItems<'_>) -> Option<HistoryRewrite> {
+        let is_waiting = self.last_request == LastRequest::InFlight;
+        if is_waiting { None } else { self.known.match_changed(request) }
     }
 
     /// Whether no index entry was written for it.

@@ -18,6 +18,9 @@ const FRONT_ITEMS: usize = 8;
 /// Model answers that must match if the start does not.
 const SAME_ANSWERS: usize = 2;
 
+/// Characters of different answers by which a conversation is recognized although its first message differs.
+const IDENTIFYING_CHARS: usize = 240;
+
 /// The relation of a request to a conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RequestMatch {
@@ -50,6 +53,8 @@ pub(crate) struct HistoryRewrite {
     /// Known user messages, and items of the request that may be a part of them. It is the same conversation only if
     /// they are, and only the session has the texts.
     pub shortened: Vec<(usize, usize)>,
+    /// Whether the first message differs. It is the same conversation only if most of its text is equal.
+    pub is_start_changed: bool,
     /// The number of items that remain; the ones after them were removed.
     pub kept: usize,
 }
@@ -79,6 +84,57 @@ impl KnownItems {
     /// The number of common first items.
     pub(crate) fn common_items(&self, request: &mut RequestItems<'_>) -> usize {
         (0..self.items.len()).take_while(|at| self.is_same(request, *at, *at)).count()
+    }
+
+    /// Whether a request may differ in the first message only, by its second one.
+    pub(crate) fn may_be_changed(&self, request: &mut RequestItems<'_>) -> bool {
+        self.answered_items() > 1
+            && request.len() > self.items.len()
+            && self.is_same(request, 1, 1)
+            && !self.is_same(request, 0, 0)
+    }
+
+    /// Matches a request that has another first message and continues after all known items: some clients write the time
+    /// or what they remember into it. The model's answers must prove that it is the same conversation, because agents
+    /// may have tasks that are alike and get short answers that are equal.
+    pub(crate) fn match_changed(&self, request: &mut RequestItems<'_>) -> Option<HistoryRewrite> {
+        if !self.may_be_changed(request) {
+            return None;
+        }
+        let traits = [self.items.first()?.canonical.traits, request.canonical(0)?.traits];
+        let is_user = |traits: Option<ItemTraits>| {
+            traits.is_some_and(|traits| traits.author == ItemAuthor::User)
+        };
+        let next = request.canonical(self.items.len())?.traits?;
+        if !traits.into_iter().all(is_user) || next.author != ItemAuthor::Model {
+            return None;
+        }
+        let mut rewrite = self.rewrite(request, 1, false)?;
+        if rewrite.kept < self.items.len() || !self.proves_identity(request) {
+            return None;
+        }
+        rewrite.replaced.insert(0, 0);
+        Some(HistoryRewrite { is_start_changed: true, ..rewrite })
+    }
+
+    /// Whether the answers that are in a request identify the conversation: several different ones with enough text.
+    fn proves_identity(&self, request: &mut RequestItems<'_>) -> bool {
+        let (mut seen, mut chars) = (HashSet::new(), 0);
+        for at in 0..self.answered_items() {
+            let Some(traits) = self.items.get(at).and_then(|known| known.canonical.traits) else {
+                continue;
+            };
+            if traits.author == ItemAuthor::Model
+                && self.is_same(request, at, at)
+                && seen.insert(traits.essence)
+            {
+                chars += request.answer_chars(at);
+            }
+            if seen.len() >= SAME_ANSWERS && chars >= IDENTIFYING_CHARS {
+                return true;
+            }
+        }
+        false
     }
 
     /// Whether the first model answer of a request differs. Some programs use one name for all of their
@@ -186,7 +242,7 @@ impl KnownItems {
         let groups = self.groups_before(kept);
         let kept = self.groups.get(groups.checked_sub(1)?)?.0.end;
         (self.entries_of(groups) > 0 && replaced.iter().all(|at| *at < kept))
-            .then_some(HistoryRewrite { replaced, shortened, kept })
+            .then_some(HistoryRewrite { replaced, shortened, is_start_changed: false, kept })
     }
 
     /// Whether a user message may be a part of what was sent. The model's answer behind it must be the same.

@@ -10,7 +10,7 @@ use serde_json::Value;
 use xxhash_rust::xxh3::{Xxh3, xxh3_128_with_seed};
 
 use super::returned_summary::ReturnedSummary;
-use super::traits::ItemTraits;
+use super::traits::{ItemTraits, identifying_chars};
 use crate::secret::SecretFile;
 use ctxhost_dialects::inbound::parse_item;
 use ctxhost_session::SessionError;
@@ -257,6 +257,12 @@ impl<'a> RequestItems<'a> {
     pub(super) fn continues_answer(&self, at: usize, answer: ItemTraits) -> bool {
         let item = self.items.get(at).and_then(|item| parse_item(item).ok());
         item.is_some_and(|item| answer.is_start_of(self.names.seed, &item))
+    }
+
+    /// The characters of an answer that other answers do not have: its texts, and ids of its calls.
+    pub(super) fn answer_chars(&self, at: usize) -> usize {
+        let item = self.items.get(at).and_then(|item| parse_item(item).ok());
+        item.map_or(0, |item| identifying_chars(&item))
     }
 
     /// The hashes of the prefixes of these lengths, the shortest first.

@@ -160,6 +160,26 @@ impl ConversationTable {
         best.filter(|_| is_single).map(|(_, conversation)| conversation)
     }
 
+    /// The only conversation in memory from which a request differs in its first message. `key` has no conversation.
+    pub(crate) fn find_changed(
+        &self,
+        key: SeededHash,
+        request: &mut RequestItems<'_>,
+    ) -> Option<Arc<Conversation>> {
+        let mut found = self.in_scope(request.scope());
+        found.retain(|conversation| {
+            conversation.known_items().may_be_changed(request)
+                && conversation.state().match_changed(request).is_some()
+        });
+        let conversation = found.pop().filter(|_| found.is_empty())?;
+        let mut table = self.table();
+        // Its first message has another key each time. Keeping them all would fill the memory.
+        if table.keys.get(&key).is_some_and(|group| group.conversations.is_empty()) {
+            table.keys.remove(&key);
+        }
+        Some(conversation)
+    }
+
     /// The conversations of a scope whose client has asked for a summary and has not continued yet.
     pub(crate) fn awaiting_summary(&self, scope: ConversationScope) -> Vec<Arc<Conversation>> {
         let mut conversations = self.in_scope(scope);

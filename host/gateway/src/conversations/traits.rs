@@ -139,6 +139,18 @@ impl ItemTraits {
     }
 }
 
+/// The characters of an answer that tell it from others: its texts, and the ids of its calls, if they are
+/// long enough to be random.
+pub(crate) fn identifying_chars(item: &Value) -> usize {
+    const RANDOM_ID_CHARS: usize = 20;
+    let mut parts = ItemParts::default();
+    parts.take_item(item);
+    let digits = |id: &str| id.bytes().filter(u8::is_ascii_digit).count();
+    // Names of tools may be long, too.
+    let ids = parts.ids.iter().filter(|id| id.len() >= RANDOM_ID_CHARS && digits(id) > 1);
+    parts.texts.iter().chain(ids).map(|text| text.chars().count()).sum()
+}
+
 /// The first characters of the texts, which are joined by newlines.
 fn opening_of(texts: &[Cow<'_, str>]) -> String {
     let starts = texts.iter().take(OPENING_CHARS).map(|text| text.chars().take(OPENING_CHARS));

@@ -55,7 +55,7 @@ pub(super) fn overflow(request: &ProxyRequest, session: &str, size: OverflowSize
             "messages",
             "context_length_exceeded",
         ),
-        Endpoint::Responses | Endpoint::ResponsesCompact => {
+        Endpoint::Responses | Endpoint::ResponsesCompact | Endpoint::ResponsesCountTokens => {
             openai(OPENAI_OVERFLOW, "input", "context_length_exceeded")
         }
         Endpoint::Generate { .. } | Endpoint::GenerateCountTokens { .. } => google(&format!(
@@ -73,9 +73,10 @@ pub(super) fn overflow(request: &ProxyRequest, session: &str, size: OverflowSize
 pub(super) fn bad_request(endpoint: &Endpoint, message: &str) -> LocalResponse {
     let body = match endpoint {
         Endpoint::Messages | Endpoint::CountTokens => anthropic("invalid_request_error", message),
-        Endpoint::ChatCompletions | Endpoint::Responses | Endpoint::ResponsesCompact => {
-            openai(message, "", "invalid_request")
-        }
+        Endpoint::ChatCompletions
+        | Endpoint::Responses
+        | Endpoint::ResponsesCompact
+        | Endpoint::ResponsesCountTokens => openai(message, "", "invalid_request"),
         Endpoint::Generate { .. } | Endpoint::GenerateCountTokens { .. } => google(message),
         Endpoint::OllamaChat => ollama(message),
     };

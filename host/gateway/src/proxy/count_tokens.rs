@@ -105,6 +105,9 @@ fn count_body(endpoint: &Endpoint, tokens: u64) -> Value {
         Endpoint::Generate { .. } | Endpoint::GenerateCountTokens { .. } => {
             json!({ "totalTokens": tokens })
         }
+        Endpoint::ResponsesCountTokens => {
+            json!({ "object": "response.input_tokens", "input_tokens": tokens })
+        }
         _ => json!({ "input_tokens": tokens }),
     }
 }

@@ -21,6 +21,8 @@ pub enum Endpoint {
     Responses,
     /// `POST /v1/responses/compact`.
     ResponsesCompact,
+    /// `POST /v1/responses/input_tokens`.
+    ResponsesCountTokens,
     /// `POST /v1beta/models/{model}:generateContent` and `:streamGenerateContent`; the model is part of the path.
     Generate {
         /// The model.
@@ -43,7 +45,9 @@ impl Endpoint {
         match self {
             Endpoint::Messages | Endpoint::CountTokens => DialectName::AnthropicMessages,
             Endpoint::ChatCompletions => DialectName::OpenAiCompletions,
-            Endpoint::Responses | Endpoint::ResponsesCompact => DialectName::OpenAiResponses,
+            Endpoint::Responses | Endpoint::ResponsesCompact | Endpoint::ResponsesCountTokens => {
+                DialectName::OpenAiResponses
+            }
             Endpoint::Generate { .. } | Endpoint::GenerateCountTokens { .. } => {
                 DialectName::GoogleGenerativeAi
             }
@@ -56,7 +60,9 @@ impl Endpoint {
         match self {
             Endpoint::Messages | Endpoint::CountTokens => &AnthropicInbound,
             Endpoint::ChatCompletions => &OpenAiChatInbound,
-            Endpoint::Responses | Endpoint::ResponsesCompact => &OpenAiResponsesInbound,
+            Endpoint::Responses | Endpoint::ResponsesCompact | Endpoint::ResponsesCountTokens => {
+                &OpenAiResponsesInbound
+            }
             Endpoint::Generate { .. } | Endpoint::GenerateCountTokens { .. } => &GeminiInbound,
             Endpoint::OllamaChat => &OllamaInbound,
         }
@@ -66,9 +72,10 @@ impl Endpoint {
     pub fn provider(&self) -> &'static str {
         match self {
             Endpoint::Messages | Endpoint::CountTokens => "anthropic",
-            Endpoint::ChatCompletions | Endpoint::Responses | Endpoint::ResponsesCompact => {
-                "openai"
-            }
+            Endpoint::ChatCompletions
+            | Endpoint::Responses
+            | Endpoint::ResponsesCompact
+            | Endpoint::ResponsesCountTokens => "openai",
             Endpoint::Generate { .. } | Endpoint::GenerateCountTokens { .. } => "google",
             Endpoint::OllamaChat => "ollama",
         }
@@ -76,7 +83,12 @@ impl Endpoint {
 
     /// Whether it only counts tokens.
     pub fn is_token_count(&self) -> bool {
-        matches!(self, Endpoint::CountTokens | Endpoint::GenerateCountTokens { .. })
+        matches!(
+            self,
+            Endpoint::CountTokens
+                | Endpoint::ResponsesCountTokens
+                | Endpoint::GenerateCountTokens { .. }
+        )
     }
 
     /// Whether the model generates a response, as opposed to counting or compacting.

@@ -1,26 +1,25 @@
 //! Ingests a request: finds its conversation and appends its new messages to the session.
 
 mod amendment;
+mod search;
 
 use std::sync::Arc;
 
 use axum::http::HeaderMap;
-use ctxhost_engine_api::{EntryKind, Role};
 
 use self::amendment::{ConversationAmendment, find_amendment};
 use super::client_compaction;
 use super::core::Proxy;
 use super::new_items::NewItems;
 use crate::conversations::{
-    Conversation, KnownItems, LastRequest, RequestItems, RequestMatch, SeededHash, SummaryOrigin,
-    has_compactions,
+    Conversation, KnownItems, LastRequest, RequestItems, RequestMatch, SeededHash, has_compactions,
 };
 use ctxhost_agent::{SessionGuard, SessionId, TurnError};
 use ctxhost_context::accounting::TokenAccounting;
 use ctxhost_context::{Amendment, BranchPoint};
 use ctxhost_dialects::inbound::{InboundDialect, InboundError};
 use ctxhost_history::ForkPoint;
-use ctxhost_session::{Session, SessionError, SessionHeader, injected_text};
+use ctxhost_session::{Session, SessionError, SessionHeader};
 
 /// How often the search restarts because another request has changed or closed the conversation meanwhile.
 const MAX_LOOKS: usize = 8;
@@ -132,79 +131,18 @@ impl Proxy {
             let Some(guard) = self.lock_conversation(&conversation).await else { continue };
             return self.fork(&conversation, guard, groups, meta, request_items).await;
         }
+        if let Some((conversation, guard, amended)) = self.find_changed(meta, request_items).await?
+        {
+            // Not under a key that the next request does not have.
+            let meta = RequestMeta { key: conversation.key(), ..*meta };
+            return self.amend(amended, conversation, guard, &meta, request_items).await;
+        }
         if let Some((conversation, guard)) = self.find_summarised(meta, request_items).await {
             return self.rewind(conversation, guard, 0, meta, request_items).await;
         }
         let header = SessionHeader::new(None, "/", self.runtime.now_ms());
         self.start(Session::in_memory(header), KnownItems::default(), None, meta, request_items)
             .await
-    }
-
-    /// Finds and locks the conversation of a request whose first items its client has summarized.
-    async fn find_summarised(
-        &self,
-        meta: &RequestMeta<'_>,
-        request_items: &mut RequestItems<'_>,
-    ) -> Option<(Arc<Conversation>, SessionGuard)> {
-        if let Some(summary) = request_items.returned_summary() {
-            let (conversation, guard) = self.lock_origin(meta, summary.origin.as_ref()?).await?;
-            self.conversations.add_key(meta.key, &conversation, self.runtime.now_ms());
-            return Some((conversation, guard));
-        }
-        // A client that compacted sends a history that matches nothing; its summary is the only trace.
-        let summary = client_compaction::find_summary(request_items.items());
-        let aligned = self.conversations.find_by_summary(request_items, summary.is_some());
-        let conversation = match (aligned, summary) {
-            (Some(conversation), _) => conversation,
-            (None, Some(at)) => self.find_awaiting_summary(request_items, at).await?,
-            (None, None) => return None,
-        };
-        let guard = self.lock_conversation(&conversation).await?;
-        self.conversations.add_key(meta.key, &conversation, self.runtime.now_ms());
-        Some((conversation, guard))
-    }
-
-    /// Locks the conversation that a summary was made of, unless it continues from that one already or is in use.
-    async fn lock_origin(
-        &self,
-        meta: &RequestMeta<'_>,
-        origin: &SummaryOrigin,
-    ) -> Option<(Arc<Conversation>, SessionGuard)> {
-        let SummaryOrigin { home_key, session, first_item } = origin;
-        let conversation = self.conversations.find_by_id(meta.key, *home_key, session).await?;
-        let guard = self.lock_conversation(&conversation).await?;
-        let is_as_then = {
-            let state = conversation.state();
-            state.known.first_item() == Some(*first_item)
-                && state.last_request != LastRequest::InFlight
-        };
-        is_as_then.then_some((conversation, guard))
-    }
-
-    /// The only conversation in scope whose client has asked for a summary. Without a session id, the summary must quote
-    /// the user's first message.
-    async fn find_awaiting_summary(
-        &self,
-        request_items: &RequestItems<'_>,
-        summary: usize,
-    ) -> Option<Arc<Conversation>> {
-        let scope = request_items.scope();
-        let mut conversations = self.conversations.awaiting_summary(scope);
-        if scope.name.is_none() {
-            let text = request_items.items().get(summary).copied().unwrap_or_default();
-            let mut quoted = Vec::new();
-            for conversation in conversations {
-                let Some(guard) = self.lock_conversation(&conversation).await else { continue };
-                let task = first_user_text(guard.context().session().session());
-                if task.is_some_and(|task| client_compaction::quotes_task(text, &task)) {
-                    quoted.push(conversation);
-                }
-            }
-            conversations = quoted;
-        }
-        let only = conversations.pop()?;
-        // Two candidates are as good as none: a wrong match would mix two histories.
-        conversations.is_empty().then_some(only)
     }
 
     /// Opens and locks the session of a conversation; `None` if that fails.
@@ -452,14 +390,6 @@ fn cut(
     groups: usize,
 ) -> Option<(KnownItems, ForkPoint)> {
     conversation.known_items().cut(groups, guard.context().session().session())
-}
-
-/// The user's first message.
-fn first_user_text(session: &Session) -> Option<String> {
-    let entries = session.branch().into_iter().filter_map(|record| record.to_entry());
-    let mut user =
-        entries.filter(|entry| entry.role == Role::User && entry.kind == EntryKind::Message);
-    user.next().map(|entry| injected_text::user_text(&entry.text).into_owned())
 }
 
 /// Closes a new session if its request fails to be ingested: no later request could find it.

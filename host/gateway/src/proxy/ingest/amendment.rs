@@ -41,6 +41,9 @@ pub(super) fn find_amendment(
             return Ok(None);
         }
     }
+    if rewrite.is_start_changed && !is_start_alike(&known_items, inbound, session, request_items)? {
+        return Ok(None);
+    }
     let mut edits = Vec::new();
     let mut text_hashes = Vec::new();
     let mut done = 0;
@@ -72,6 +75,33 @@ pub(super) fn find_amendment(
     let amendment = Amendment { branch_point: None, edits };
     let replaced = rewrite.replaced.clone();
     Ok(Some(ConversationAmendment { known_items, amendment, replaced, text_hashes, new_items }))
+}
+
+/// Whether most of the first message is as it was first sent.
+fn is_start_alike(
+    known_items: &KnownItems,
+    inbound: &dyn InboundDialect,
+    session: &Session,
+    request_items: &RequestItems<'_>,
+) -> Result<bool, IngestError> {
+    let Some((items, [id])) = known_items.group_at(0) else { return Ok(false) };
+    let entries = reparse_group(known_items, inbound, items, request_items)?;
+    let contents: Vec<String> = entries.iter().flatten().filter_map(content_of).collect();
+    let ([content], Some(entry)) = (&contents[..], session.record(id).and_then(Record::to_entry))
+    else {
+        return Ok(false);
+    };
+    Ok(are_mostly_equal(&entry.text, &text_of_content(content)))
+}
+
+/// Whether two texts begin and end alike, in at least half of the shorter one.
+fn are_mostly_equal(one: &str, other: &str) -> bool {
+    let shorter = one.len().min(other.len());
+    let equal =
+        |pairs: &mut dyn Iterator<Item = (u8, u8)>| pairs.take_while(|(a, b)| a == b).count();
+    let begin = equal(&mut one.bytes().zip(other.bytes()));
+    let end = equal(&mut one.bytes().rev().zip(other.bytes().rev()));
+    shorter > 0 && (begin + end).min(shorter) >= shorter.div_ceil(2)
 }
 
 /// Whether an entry has a text as part of its own.
