@@ -60,7 +60,7 @@ ctxhost_engine_api::settings! {
         /// Least average rate of a body after the first client_timeout_ms; stops a client that sends byte
         /// by byte.
         pub client_min_bytes_per_s: u64 = 16_384, Whole(1), "bytes per second";
-        /// How long an HTTP/1 client may stop reading its response, which occupies a request here
+        /// How long a client may stop reading its response, which occupies a request here
         /// and at the upstream; a suspended agent may return.
         pub client_stall_ms: u64 = 600_000, Whole(1), "ms";
         /// How long the start of a stream is held until it has content; an error before that can be

@@ -37,6 +37,7 @@ mod routes;
 mod secret;
 mod server;
 mod side_calls;
+mod stalled_client;
 mod state;
 mod tls;
 mod token_throttle;

@@ -1,5 +1,6 @@
 //! The HTTP server: binds the port, serves connections, and drains responses at shutdown.
 
+use futures_util::TryFutureExt as _;
 use futures_util::future::BoxFuture;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -9,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::extract::{Request, State};
-use axum::http::{Response, StatusCode};
+use axum::http::{Response, StatusCode, Version};
 use axum::middleware::{self, Next};
 use axum::routing::get;
 use axum::{Extension, Router};
@@ -41,6 +42,7 @@ use super::options::{GatewayOptions, refuse_exposure};
 use super::proxy::Proxy;
 use super::responses::{self, error_response};
 use super::routes::dialect_of;
+use super::stalled_client::ResponseWatch;
 use super::state::GatewayState;
 use super::token_throttle::TokenThrottle;
 use super::upstream::Upstreams;
@@ -283,16 +285,27 @@ impl ConnectionServer {
         peer: Option<IpAddr>,
     ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         let routes = self.routes.clone();
+        let watch = ResponseWatch::new();
+        let responses = watch.clone();
         let service = service_fn(move |mut request: hyper::Request<Incoming>| {
             request.extensions_mut().insert(PeerAddress(peer));
+            let watch = (request.version() == Version::HTTP_2).then(|| responses.clone());
             // An axum router is always ready, so `poll_ready` is not needed.
-            routes.clone().call(request)
+            let response = routes.clone().call(request);
+            response.map_ok(move |response| match watch {
+                Some(watch) => response.map(|body| watch.watch(body)),
+                None => response,
+            })
         });
         let mut stream = TimeoutWriter::new(FirstByteTimeout::new(stream, self.first_byte_timeout));
         stream.set_timeout(Some(self.stall));
         let connection = self.http.serve_connection(TokioIo::new(Box::pin(stream)), service);
         // Boxed: the future is large, and each enclosing future would contain it.
-        Box::pin(watcher.watch(connection.into_owned())).await
+        let connection = Box::pin(watcher.watch(connection.into_owned()));
+        tokio::select! {
+            ended = connection => ended,
+            () = watch.stalled(self.stall) => Err("the client does not take its response".into()),
+        }
     }
 }
 

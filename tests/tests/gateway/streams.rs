@@ -8,6 +8,7 @@ use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
 use futures_util::{StreamExt as _, stream};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{Barrier, Mutex};
 
@@ -196,6 +197,33 @@ async fn a_client_that_takes_nothing_is_let_go() {
     };
     tokio::time::timeout(Duration::from_secs(30), let_go).await.expect("it is let go");
     answer.bytes().await.expect_err("it was broken off");
+}
+
+/// The bytes with which an HTTP/2 client begins that asks for the models and takes no byte of the answer.
+fn without_room(authority: &str) -> Vec<u8> {
+    let field = |name: u8, value: &str| [&[name, value.len() as u8], value.as_bytes()].concat();
+    // Two indexed fields of HPACK: GET, http.
+    let head = [vec![0x82, 0x86], field(0x04, "/v1/models"), field(0x01, authority)].concat();
+    let frame = |kind: u8, flags: u8, stream: u8, body: &[u8]| {
+        let head = [0, 0, body.len() as u8, kind, flags, 0, 0, 0, stream];
+        [&head, body].concat()
+    };
+    let settings = frame(4, 0, 0, &[0, 4, 0, 0, 0, 0]);
+    [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(), settings, frame(1, 5, 1, &head)].concat()
+}
+
+#[tokio::test]
+async fn an_http2_client_that_gives_no_room_is_let_go() {
+    let upstream = serve(Router::new().fallback(|| async { "models" })).await;
+    let gate = Gate::before(&upstream, "gateway.client_stall_ms = 300").await;
+    let authority = gate.url.trim_start_matches("http://");
+    let mut client = tokio::net::TcpStream::connect(authority).await.unwrap();
+    client.write_all(&without_room(authority)).await.unwrap();
+    let mut received = Vec::new();
+    let end = client.read_to_end(&mut received);
+    let _ = tokio::time::timeout(Duration::from_secs(30), end).await.expect("it is let go");
+    // Settings came, and the head of the answer, but no byte of it.
+    assert!(!received.is_empty() && !received.windows(6).any(|bytes| bytes == b"models"));
 }
 
 #[tokio::test]
