@@ -9,7 +9,7 @@ use ctxhost_engine_api::border::{EngineCall, EngineHandle, EngineReply};
 use ctxhost_engine_api::transcript::tokens::group_thousands;
 use ctxhost_engine_api::*;
 use tokio::runtime::Handle;
-use tokio::task::AbortHandle;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::build_guard::ThreadGuard;
 use super::calls::CallGuard;
@@ -82,9 +82,8 @@ impl EngineBackend for InProcess {
             let Some((_, threads)) = &self.threads else {
                 return until_deadline(guard, work).await.unwrap_or_else(|| Err(timeout_error()));
             };
-            let mut task = threads.spawn(work);
-            // Dropping the task alone would detach it, and it would run on without a caller.
-            let _abort = CallAbortGuard(task.abort_handle());
+            // Dropping a plain handle would detach the task, and it would run on without a caller.
+            let mut task = AbortOnDropHandle::new(threads.spawn(work));
             if let Some(ended) = until_deadline(guard, &mut task).await {
                 return ended.unwrap_or_else(|died| Err(task_error(&died.to_string())));
             }
@@ -102,15 +101,6 @@ impl EngineBackend for InProcess {
 
     fn has_lost_thread(&self) -> bool {
         self.has_lost_thread.load(Ordering::Relaxed)
-    }
-}
-
-/// Aborts a call at its next await point when its caller drops it.
-struct CallAbortGuard(AbortHandle);
-
-impl Drop for CallAbortGuard {
-    fn drop(&mut self) {
-        self.0.abort();
     }
 }
 

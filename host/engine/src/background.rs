@@ -5,12 +5,12 @@ use std::time::Duration;
 use ctxhost_engine_api::border::BoxFuture;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
-use tokio::task::AbortHandle;
+use tokio_util::task::AbortOnDropHandle;
 
-/// The background tasks of one engine.
+/// The background tasks of one engine, which are aborted when it is dropped.
 #[derive(Debug, Default)]
 pub(super) struct BackgroundTasks {
-    running: Mutex<Vec<AbortHandle>>,
+    running: Mutex<Vec<AbortOnDropHandle<()>>>,
 }
 
 impl BackgroundTasks {
@@ -18,18 +18,11 @@ impl BackgroundTasks {
     /// started itself.
     pub(super) fn spawn(&self, task: BoxFuture<()>) -> bool {
         let Ok(runtime) = Handle::try_current() else { return false };
-        let task = runtime.spawn(task).abort_handle();
+        let task = AbortOnDropHandle::new(runtime.spawn(task));
         let mut running = self.running.lock();
         running.retain(|task| !task.is_finished());
         running.push(task);
         true
-    }
-}
-
-impl Drop for BackgroundTasks {
-    /// Aborts the tasks of the dropped engine.
-    fn drop(&mut self) {
-        self.running.lock().iter().for_each(AbortHandle::abort);
     }
 }
 

@@ -5,6 +5,7 @@ use std::future::Future;
 use ctxhost_engine_api::border::BoxFuture;
 use ctxhost_engine_api::{EngineError, ErrorKind, Result};
 use tokio::runtime::Handle;
+use tokio_util::task::AbortOnDropHandle;
 
 /// Runs `work` on a runtime. Dropping the returned future cancels it.
 pub(crate) fn run<T: Send + 'static>(
@@ -14,17 +15,8 @@ pub(crate) fn run<T: Send + 'static>(
     let runtime = runtime.clone();
     Box::pin(async move {
         // Engines wait on threads without a runtime, and connections belong to this one.
-        let task = runtime.spawn(work);
-        let _aborts = AbortTaskOnDrop(task.abort_handle());
+        let task = AbortOnDropHandle::new(runtime.spawn(work));
         let cancelled = |_| EngineError::new(ErrorKind::Cancelled, "the host is shutting down");
         task.await.map_err(cancelled)?
     })
-}
-
-struct AbortTaskOnDrop(tokio::task::AbortHandle);
-
-impl Drop for AbortTaskOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
 }

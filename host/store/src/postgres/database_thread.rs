@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::runtime::{Builder, Handle};
-use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 /// How long closing a store waits for deferred work, such as releasing leases. A lease that is not released
 /// expires, so an unreachable database must not delay the end of a program.
@@ -60,9 +59,7 @@ impl DatabaseThread {
         &self,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Option<T> {
-        let task = self.handle.spawn(work);
-        let _abort = QueryAbortGuard(task.abort_handle());
-        task.await.ok()
+        AbortOnDropHandle::new(self.handle.spawn(work)).await.ok()
     }
 
     /// Spawns work that ends with the store.
@@ -87,13 +84,5 @@ impl Drop for DatabaseThread {
         {
             let _ = thread.join();
         }
-    }
-}
-
-struct QueryAbortGuard(AbortHandle);
-
-impl Drop for QueryAbortGuard {
-    fn drop(&mut self) {
-        self.0.abort();
     }
 }

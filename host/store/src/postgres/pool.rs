@@ -8,11 +8,11 @@ use std::time::Duration;
 use futures_util::TryStreamExt as _;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
-use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, NoTls, Row};
+use tokio_util::task::AbortOnDropHandle;
 
 use super::address::{DatabaseAddress, error_chain};
 
@@ -179,17 +179,18 @@ impl ConnectionPool {
             Some(tls) => {
                 let (client, connection) =
                     config.connect(tls).await.map_err(|error| QueryError::from_postgres(&error))?;
-                (client, tokio::spawn(connection).abort_handle())
+                (client, tokio::spawn(connection))
             }
             None => {
                 let (client, connection) = config
                     .connect(NoTls)
                     .await
                     .map_err(|error| QueryError::from_postgres(&error))?;
-                (client, tokio::spawn(connection).abort_handle())
+                (client, tokio::spawn(connection))
             }
         };
-        let connection = PooledConnection { client, driver };
+        let _driver = AbortOnDropHandle::new(driver);
+        let connection = PooledConnection { client, _driver };
         // Acknowledged lines must be on the server's disk. And a statement whose client is gone must not run
         // forever.
         // Only `off` is changed: `local` and the stricter values are the operator's choice.
@@ -216,14 +217,8 @@ impl ConnectionPool {
 #[derive(Debug)]
 struct PooledConnection {
     client: Client,
-    driver: AbortHandle,
-}
-
-impl Drop for PooledConnection {
-    /// Ends the driver task, which would wait on a stalled connection forever.
-    fn drop(&mut self) {
-        self.driver.abort();
-    }
+    /// Aborted with the connection: it would wait on a stalled one forever.
+    _driver: AbortOnDropHandle<Result<(), tokio_postgres::Error>>,
 }
 
 /// A connection in use.
