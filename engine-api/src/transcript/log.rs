@@ -47,6 +47,12 @@ pub struct TranscriptLog {
     len: usize,
     tokens: u64,
     chunks: Vec<Arc<EntryChunk>>,
+    /// The beginnings of all frames, in order. A frame reaches to the next one.
+    frames: Vec<u64>,
+    /// The first entry whose frame is out of date in its chunk.
+    stale_from: Option<u64>,
+    /// The number of entries since the chunks had all frames.
+    since_written: u64,
     /// The position of the newest answer under each id of a call or a link.
     answers: HashMap<String, u64>,
     /// Calls without a result: the position of the assistant message of each.
@@ -138,12 +144,17 @@ impl TranscriptLog {
         self.push(head, texts);
         self.len += 1;
         self.tokens += u64::from(tokens);
+        self.write_old_frames();
         seq
     }
 
     /// A snapshot of all entries. Copies one pointer per chunk of 1,024 entries.
     pub fn snapshot(&self) -> Transcript {
-        let snapshot = TranscriptSnapshot::new(self.chunks.clone(), self.len, self.epoch);
+        let mut chunks = self.chunks.clone();
+        if let Some(from) = self.stale_from {
+            write_frames(&mut chunks, &self.frames, from);
+        }
+        let snapshot = TranscriptSnapshot::new(chunks, self.len, self.epoch);
         Transcript::new(snapshot.into_object())
     }
 
@@ -170,7 +181,7 @@ impl TranscriptLog {
     }
 
     fn frame_of(&self, seq: u64) -> u64 {
-        self.entry(seq).map_or(seq, |entry| entry.frame)
+        frame_in(&self.frames, seq)
     }
 
     /// Records the result of one call of an assistant message.
@@ -187,19 +198,48 @@ impl TranscriptLog {
         }
     }
 
-    /// Adds the entries from `frame` to `end` to that frame.
-    fn join_frame(&mut self, frame: u64, end: u64) {
-        // Backwards, up to the first entry of the frame: earlier ones were joined with it before. A
-        // turn with many results would be quadratic otherwise.
-        for seq in (frame..end).rev() {
-            if self.frame_of(seq) <= frame {
-                break;
-            }
-            if let Some(chunk) = self.chunk_of(seq) {
-                chunk.set_frame(seq as usize % CHUNK_ENTRIES, frame);
-            }
+    /// Adds the entries from `frame` to `seq`, which is appended, to that frame.
+    fn join_frame(&mut self, frame: u64, seq: u64) {
+        while let Some(joined) = self.frames.pop_if(|begin| *begin > frame) {
+            self.stale_from = Some(self.stale_from.map_or(joined, |from| from.min(joined)));
+        }
+        if frame == seq {
+            self.frames.push(seq);
         }
     }
+
+    /// Writes the frames of old entries into their chunks once as many were appended: results in the reverse
+    /// order of their calls join all entries between them, each again, which would be quadratic.
+    fn write_old_frames(&mut self) {
+        self.since_written += 1;
+        let Some(from) = self.stale_from else { return };
+        if self.since_written >= self.len as u64 - from {
+            write_frames(&mut self.chunks, &self.frames, from);
+            (self.stale_from, self.since_written) = (None, 0);
+        }
+    }
+}
+
+/// Writes the frames of the entries after `from` that are out of date.
+fn write_frames(chunks: &mut [Arc<EntryChunk>], frames: &[u64], from: u64) {
+    let first = from as usize / CHUNK_ENTRIES;
+    for chunk in chunks.iter_mut().skip(first) {
+        let is_stale = |entry: &AbiEntry<'_>| entry.frame != frame_in(frames, entry.seq);
+        let stale = chunk.entries().iter().enumerate().filter(|(_, entry)| is_stale(entry));
+        let stale: Vec<(usize, u64)> =
+            stale.map(|(at, entry)| (at, frame_in(frames, entry.seq))).collect();
+        // A chunk that a snapshot shares is copied only where something changes.
+        if !stale.is_empty() {
+            let chunk = Arc::make_mut(chunk);
+            stale.into_iter().for_each(|(at, frame)| chunk.set_frame(at, frame));
+        }
+    }
+}
+
+/// The beginning of the frame of an entry.
+fn frame_in(frames: &[u64], seq: u64) -> u64 {
+    let after = frames.partition_point(|begin| *begin <= seq);
+    after.checked_sub(1).and_then(|at| frames.get(at)).copied().unwrap_or(seq)
 }
 
 impl std::fmt::Debug for TranscriptLog {
@@ -209,5 +249,93 @@ impl std::fmt::Debug for TranscriptLog {
             .field("len", &self.len)
             .field("tokens", &self.tokens)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(number: usize, role: Role) -> NewEntry {
+        NewEntry {
+            id: number.to_string(),
+            parent_id: String::new(),
+            timestamp_ms: 0,
+            role,
+            kind: EntryKind::Message,
+            flags: Flags::default(),
+            tokens: 1,
+            text: String::new(),
+            raw: "{}".into(),
+            calls: Vec::new(),
+            answers: None,
+        }
+    }
+
+    fn call(number: usize) -> NewEntry {
+        let calls = vec![format!("c{number}")];
+        NewEntry { calls, ..entry(number, Role::Assistant) }
+    }
+
+    fn result(number: usize) -> NewEntry {
+        let answers = Some(format!("c{number}"));
+        NewEntry { answers, ..entry(number, Role::Tool) }
+    }
+
+    fn frames(log: &TranscriptLog) -> Vec<u64> {
+        log.snapshot().iter().map(|entry| entry.frame()).collect()
+    }
+
+    #[test]
+    fn results_in_any_order_join_all_entries_back_to_their_call() {
+        for seed in 0..40_u64 {
+            let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+            let mut random = |below: usize| {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                usize::try_from(state >> 33).unwrap() % below
+            };
+            let (mut log, mut expected, mut open) = (TranscriptLog::new(0), Vec::new(), Vec::new());
+            for number in 0..400 {
+                let seq = number as u64;
+                match random(3) {
+                    0 => {
+                        open.push((number, seq));
+                        expected.push(seq);
+                        log.append(call(number));
+                    }
+                    1 if !open.is_empty() => {
+                        let (answered, at) = open.remove(random(open.len()));
+                        let frame: u64 = expected[usize::try_from(at).unwrap()];
+                        expected.push(frame);
+                        let later = expected.iter_mut().skip(usize::try_from(frame).unwrap());
+                        later.for_each(|entry| *entry = frame);
+                        log.append(result(answered));
+                    }
+                    _ => {
+                        expected.push(seq);
+                        log.append(entry(number, Role::User));
+                    }
+                }
+                if number % 7 == 0 {
+                    assert_eq!(frames(&log), expected, "seed {seed}, entry {number}");
+                }
+            }
+            assert_eq!(frames(&log), expected, "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn frames_are_written_once_for_as_many_new_entries() {
+        let mut log = TranscriptLog::new(0);
+        (0..1_000).for_each(|number| _ = log.append(call(number)));
+        let mut written = 0;
+        for number in (0..1_000).rev() {
+            log.append(result(number));
+            written += usize::from(log.stale_from.is_none());
+        }
+        assert!(written < 10, "{written} times");
+        assert!(frames(&log).iter().all(|frame| *frame == 0));
     }
 }
