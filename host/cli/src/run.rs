@@ -2,6 +2,7 @@
 
 mod child;
 mod clients;
+mod other_upstreams;
 mod token;
 
 use std::collections::BTreeMap;

@@ -8,9 +8,11 @@ use std::path::Path;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
 
+use super::other_upstreams::{AZURE, OTHER_GEMINI, OTHER_OPENAI, other_upstreams};
+
 /// The path that a client expects in its base URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum BasePath {
+pub(super) enum BasePath {
     /// None: the client appends `/v1/messages` or `/v1beta/models`.
     Root,
     /// `/v1`: the client appends `/chat/completions`.
@@ -27,33 +29,6 @@ const VARIABLES: &[(&str, BasePath)] = &[
     ("GOOGLE_GEMINI_BASE_URL", BasePath::Root),
     ("GEMINI_API_BASE", BasePath::Root),
 ];
-
-/// A variable that names another upstream than the usual one of its dialect.
-#[derive(Clone, Copy, Debug)]
-struct OtherUpstream {
-    name: &'static str,
-    base: BasePath,
-    /// Variables of the usual upstream. With one of them the dialect has two upstreams, and a gateway has one.
-    usual: &'static [&'static str],
-}
-
-const OPENAI_USUAL: &[&str] = &["OPENAI_BASE_URL", "OPENAI_API_BASE", "OPENAI_API_KEY"];
-const GEMINI_USUAL: &[&str] =
-    &["GOOGLE_GEMINI_BASE_URL", "GEMINI_API_BASE", "GEMINI_API_KEY", "GOOGLE_API_KEY"];
-
-/// The variable of OpenAI's SDKs for Azure.
-const AZURE: &str = "AZURE_OPENAI_ENDPOINT";
-
-/// Such variables for OpenAI's dialects, of OpenAI's SDKs and of LiteLLM.
-const OTHER_OPENAI: &[OtherUpstream] = &[
-    OtherUpstream { name: AZURE, base: BasePath::Root, usual: OPENAI_USUAL },
-    OtherUpstream { name: "AZURE_API_BASE", base: BasePath::Root, usual: OPENAI_USUAL },
-    OtherUpstream { name: "OPENROUTER_API_BASE", base: BasePath::V1, usual: OPENAI_USUAL },
-];
-
-/// The one for Gemini, of Google's SDKs.
-const OTHER_GEMINI: &[OtherUpstream] =
-    &[OtherUpstream { name: "GOOGLE_VERTEX_BASE_URL", base: BasePath::Root, usual: GEMINI_USUAL }];
 
 /// The gateway's address, for scripts.
 const ADDRESS: &str = "CTXHOST_URL";
@@ -192,21 +167,6 @@ impl ClientUpstreams {
     }
 }
 
-/// The variables that name the only upstream of their dialect, and its address.
-fn other_upstreams(
-    table: &[OtherUpstream],
-    env: &impl Fn(&str) -> Option<String>,
-) -> (Vec<OtherUpstream>, Option<String>) {
-    let is_only =
-        |other: &OtherUpstream| other.usual.iter().all(|usual| non_blank(env(usual)).is_none());
-    let only = table.iter().filter(|other| is_only(other));
-    let mut named: Vec<(OtherUpstream, String)> =
-        only.filter_map(|other| Some((*other, non_blank(env(other.name))?))).collect();
-    let address = named.first().map(|(_, address)| address.clone());
-    named.retain(|(_, other)| Some(other) == address.as_ref());
-    (named.into_iter().map(|(other, _)| other).collect(), address)
-}
-
 /// The type of Copilot CLI's own provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CopilotProvider {
@@ -225,12 +185,12 @@ fn copilot(env: impl Fn(&str) -> Option<String>) -> Option<(CopilotProvider, Str
     Some((kind, non_blank(env(COPILOT_ADDRESS))?))
 }
 
-fn non_blank(value: Option<String>) -> Option<String> {
+pub(super) fn non_blank(value: Option<String>) -> Option<String> {
     value.filter(|value| !value.trim().is_empty())
 }
 
 impl BasePath {
-    fn append_to(self, address: &str) -> String {
+    pub(super) fn append_to(self, address: &str) -> String {
         match self {
             BasePath::Root => address.to_owned(),
             BasePath::V1 => format!("{address}/v1"),
@@ -456,35 +416,6 @@ mod tests {
             ClientUpstreams::of(&["x".into()], env),
             ClientUpstreams { openai, ..ClientUpstreams::default() }
         );
-    }
-
-    #[test]
-    fn variables_of_other_upstreams_count_if_they_are_the_only_ones() {
-        let check = |env: &[(&str, &str)], expected: &[&str], upstream: Option<&str>| {
-            let client = configured(&["x"], env);
-            let others = [OTHER_OPENAI, OTHER_GEMINI].concat();
-            let names = others.iter().map(|other| other.name);
-            let set: Vec<&str> = names.filter_map(|name| variable(&client, name)).collect();
-            assert_eq!(set, expected, "{env:?}");
-            let find = |name: &str| {
-                env.iter().find(|(known, _)| *known == name).map(|(_, it)| (*it).to_owned())
-            };
-            let ClientUpstreams { openai, gemini, .. } = ClientUpstreams::of(&["x".into()], find);
-            assert_eq!(openai.or(gemini).as_deref(), upstream, "{env:?}");
-        };
-        let azure = ("AZURE_OPENAI_ENDPOINT", "https://r.openai.azure.com");
-        let router = ("OPENROUTER_API_BASE", "https://openrouter.ai/api/v1");
-        let vertex = ("GOOGLE_VERTEX_BASE_URL", "https://europe.example");
-        check(&[azure], &[ADDRESS], Some(azure.1));
-        check(&[azure, ("AZURE_API_BASE", azure.1)], &[ADDRESS, ADDRESS], Some(azure.1));
-        check(&[router], &["http://127.0.0.1:40123/secret/v1"], Some(router.1));
-        check(&[vertex], &[ADDRESS], Some(vertex.1));
-        check(&[azure, router], &[ADDRESS], Some(azure.1));
-        // Requests with OpenAI's key must not go to another provider.
-        check(&[azure, ("OPENAI_API_KEY", "k")], &[], None);
-        check(&[vertex, ("GEMINI_API_KEY", "k")], &[], None);
-        let local = ("OPENAI_BASE_URL", "http://ollama/v1");
-        check(&[azure, local], &[], Some(local.1));
     }
 
     #[test]

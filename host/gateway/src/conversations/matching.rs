@@ -88,10 +88,7 @@ impl KnownItems {
 
     /// Whether a request may differ in the first message only, by its second one.
     pub(crate) fn may_be_changed(&self, request: &mut RequestItems<'_>) -> bool {
-        self.answered_items() > 1
-            && request.len() > self.items.len()
-            && self.is_same(request, 1, 1)
-            && !self.is_same(request, 0, 0)
+        self.answered_items() > 1 && request.len() > self.items.len() && self.is_same(request, 1, 1)
     }
 
     /// Matches a request that has another first message and continues after all known items: some clients write the time
@@ -113,8 +110,12 @@ impl KnownItems {
         if rewrite.kept < self.items.len() || !self.proves_identity(request) {
             return None;
         }
-        rewrite.replaced.insert(0, 0);
-        Some(HistoryRewrite { is_start_changed: true, ..rewrite })
+        // It is equal if it has not changed since the last request, which was found by its answers as well.
+        let is_start_changed = !self.is_same(request, 0, 0);
+        if is_start_changed {
+            rewrite.replaced.insert(0, 0);
+        }
+        Some(HistoryRewrite { is_start_changed, ..rewrite })
     }
 
     /// Whether the answers that are in a request identify the conversation: several different ones with enough text.
