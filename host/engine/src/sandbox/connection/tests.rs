@@ -112,7 +112,10 @@ fn play(settings: &SandboxSettings) -> PlayedSandbox {
     std::fs::write(&program, "#!/bin/sh\nexec sleep 600\n").unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).unwrap();
     // Busy where another test forks while the file is open for writing.
-    let (process, _) = wait_for(|| SandboxProcess::spawn(&program, folder.path(), "played").ok());
+    let (process, _) = wait_for(|| {
+        let output = std::fs::File::create("/dev/null").unwrap();
+        SandboxProcess::spawn(&program, folder.path(), output, "played").ok()
+    });
     let (wire, host_end) = UnixStream::pair().unwrap();
     let (reads, model) = (Arc::new(CountedStore::default()), SlowModel::default());
     let waiting = model.waiting.clone();
