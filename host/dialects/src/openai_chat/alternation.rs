@@ -31,12 +31,15 @@ pub(super) fn join_messages(first: &mut Value, mut second: Value) -> Option<Valu
 
 /// Whether a message has calls or other output that belongs to it alone.
 fn has_more_than_content(message: &Value) -> bool {
-    let is_empty = |value: &Value| match value {
+    OUTPUT_FIELDS.iter().any(|field| message.get(*field).is_some_and(|value| !is_empty(value)))
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
         Value::Null => true,
         Value::Array(list) => list.is_empty(),
         _ => false,
-    };
-    OUTPUT_FIELDS.iter().any(|field| message.get(*field).is_some_and(|value| !is_empty(value)))
+    }
 }
 
 fn take_fields(message: &mut Value) -> Map<String, Value> {
@@ -46,7 +49,8 @@ fn take_fields(message: &mut Value) -> Map<String, Value> {
 /// Adds the other fields of an earlier message to the one that it is joined to.
 fn join_fields(earlier: Map<String, Value>, message: &mut Value) {
     let is_done = |field: &str| field == "content" || THINKING_FIELDS.contains(&field);
-    for (field, value) in earlier.into_iter().filter(|(field, _)| !is_done(field)) {
+    let earlier = earlier.into_iter();
+    for (field, value) in earlier.filter(|(field, value)| !is_done(field) && !is_empty(value)) {
         match (value, message.get_mut(&field)) {
             (Value::Array(mut list), Some(Value::Array(newer))) => {
                 list.append(newer);
