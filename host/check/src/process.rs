@@ -1,6 +1,7 @@
 //! Runs a child process and collects its verdicts and the cause of its death.
 
 use std::fs::{self, File};
+use std::io::Read as _;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -10,11 +11,17 @@ use ctxhost_platform::processes::{abort_signal, signal_of};
 use super::child::{ChildJob, JOB_FILE, VERDICTS_FILE, WORK_DIR};
 use super::fault::{CaseVerdict, CheckFault};
 use super::settings::{CHILD_LIMIT, CHILD_START};
-use super::trace::TraceRecord;
+use super::trace::{TRACE_FILE, TraceRecord};
 use super::{CheckError, ConformanceSuite, cannot};
 
 /// The interval at which a child is polled.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
+
+/// The variables of the environment that a child gets: no keys of the user, which are in other variables.
+const INHERITED: [&str; 5] = ["PATH", "LANG", "LC_ALL", "TZ", "SystemRoot"];
+
+/// The most that is read of a file of a child, in bytes; verdicts of all cases have less than a megabyte.
+const MAX_FILE_BYTES: u64 = 16 << 20;
 
 /// The result of a child.
 #[derive(Debug)]
@@ -28,19 +35,34 @@ pub(super) struct ChildExit {
 pub(super) fn run(suite: &ConformanceSuite, job: &ChildJob) -> Result<ChildExit, CheckError> {
     let folder = tempfile::Builder::new().prefix("ctxhost-check-").tempdir();
     let folder = folder.map_err(cannot("make the folder of a child"))?;
+    // Opened before the library is: it could replace the files by others, such as pipes.
+    let [verdicts, trace] = [VERDICTS_FILE, TRACE_FILE].map(|name| {
+        File::options().read(true).write(true).create_new(true).open(folder.path().join(name))
+    });
+    let verdicts = verdicts.map_err(cannot("make a file for a child"))?;
+    let trace = trace.map_err(cannot("make a file for a child"))?;
     let status = run_child(suite, job, folder.path())?;
-    let text = fs::read_to_string(folder.path().join(VERDICTS_FILE)).unwrap_or_default();
+    let text = read_start(&verdicts);
     let verdicts: Vec<CaseVerdict> =
         text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     let death = match status {
         Some(status) if status.success() && has_finished(&verdicts, job) => None,
         _ => {
-            let record = TraceRecord::read(folder.path());
+            let record = TraceRecord::parse(&read_start(&trace));
             let fault = CheckFault::new(CheckFault::DEATH, describe_death(status, &record));
             Some(CaseVerdict { case: record.case, outcome: Err(fault) })
         }
     };
     Ok(ChildExit { verdicts, death })
+}
+
+/// The text of a file that a child wrote, up to a limit; empty where it is not text.
+fn read_start(file: &File) -> String {
+    let mut text = String::new();
+    match file.take(MAX_FILE_BYTES).read_to_string(&mut text) {
+        Ok(_) => text,
+        Err(_) => String::new(),
+    }
 }
 
 /// Whether a child finished its job. An engine may also end the process with exit code 0.
@@ -67,6 +89,8 @@ fn run_child(
         .args(&suite.arguments)
         .arg(folder)
         .current_dir(&yard)
+        .env_clear()
+        .envs(INHERITED.iter().filter_map(|name| Some((*name, std::env::var_os(name)?))))
         // Engines that write to the home or temporary folder write into the working folder.
         .env("HOME", &yard)
         .env("TMPDIR", &yard)
@@ -123,6 +147,19 @@ mod tests {
     use std::os::unix::process::ExitStatusExt as _;
 
     use super::*;
+
+    #[test]
+    fn a_file_is_read_from_where_it_was_opened_and_to_a_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("verdicts");
+        let file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
+        fs::write(&path, "first\n").unwrap();
+        fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+        assert_eq!(read_start(&file), "first\n");
+        let endless = File::open("/dev/zero").unwrap();
+        assert_eq!(read_start(&endless).len() as u64, MAX_FILE_BYTES);
+    }
 
     #[test]
     fn a_death_names_the_call_and_the_cause() {

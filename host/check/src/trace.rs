@@ -11,7 +11,7 @@ use ctxhost_platform::processes::parent_id;
 use serde::{Deserialize, Serialize};
 
 /// The file in the child's folder.
-const FILE: &str = "trace";
+pub(super) const TRACE_FILE: &str = "trace";
 
 /// Size of the record, which is overwritten in record.
 const RECORD_BYTES: usize = 256;
@@ -32,9 +32,8 @@ pub(super) struct TraceRecord {
 }
 
 impl TraceRecord {
-    /// Reads the last record of a child.
-    pub(super) fn read(folder: &Path) -> TraceRecord {
-        let text = std::fs::read_to_string(folder.join(FILE)).unwrap_or_default();
+    /// The last record of a child.
+    pub(super) fn parse(text: &str) -> TraceRecord {
         serde_json::from_str(text.trim_end()).unwrap_or_default()
     }
 }
@@ -57,8 +56,11 @@ struct TraceState {
 
 impl CallTrace {
     pub(super) fn create(folder: &Path) -> std::io::Result<Arc<CallTrace>> {
-        let file =
-            OpenOptions::new().write(true).create(true).truncate(true).open(folder.join(FILE))?;
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(folder.join(TRACE_FILE))?;
         Ok(Arc::new(CallTrace { file, state: Mutex::default() }))
     }
 
@@ -167,11 +169,15 @@ mod tests {
         trace.start_case(17);
         let scope = trace.start_call("compact");
         trace.set_service("kv_get");
+        let read = || {
+            let text = std::fs::read_to_string(folder.path().join(TRACE_FILE)).unwrap();
+            TraceRecord::parse(&text)
+        };
         let record = TraceRecord { case: 17, call: "compact".into(), service: "kv_get".into() };
-        assert_eq!(TraceRecord::read(folder.path()), record);
+        assert_eq!(read(), record);
         drop(scope);
         let _next = trace.start_call("assemble");
-        assert_eq!(TraceRecord::read(folder.path()).service, "");
-        assert_eq!(TraceRecord::read(&folder.path().join("missing")), TraceRecord::default());
+        assert_eq!(read().service, "");
+        assert_eq!(TraceRecord::parse(""), TraceRecord::default());
     }
 }

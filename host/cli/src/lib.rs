@@ -139,6 +139,7 @@ enum Command {
 
 /// Runs the command of this process.
 pub fn run() -> ExitCode {
+    ctxhost_engine::catch_file_size_signal();
     // Parsed by hand instead of CliArgs::parse, because the overview of commands and the examples
     // are added to the generated help.
     let command = command_groups::with_groups(examples::with_examples(CliArgs::command()));
