@@ -118,7 +118,7 @@ impl DagSession {
         room_tokens: u64,
         settings: &Settings,
     ) -> HistoryOutline {
-        // A part of an entry is no whole one.
+        // An entry of which a part is shown still counts as hidden.
         let whole = layout.kept.values().filter(|text| text.is_none()).count() as u64;
         let hidden = layout.cut.saturating_sub(whole) + self.folded_entries();
         if hidden == 0 {

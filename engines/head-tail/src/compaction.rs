@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use ctxhost_engine_api::transcript::tokens::{CHARS_PER_TOKEN, group_thousands};
+use ctxhost_engine_api::transcript::tokens::{CHARS_PER_TOKEN, group_thousands, weighted_chars};
 use ctxhost_engine_api::{
     CompactRequest, Compaction, EngineError, Entry, Host, LogLevel, Plan, PlanNote, Result, Role,
     Transcript, Trigger,
@@ -24,6 +24,9 @@ use crate::cooldowns::Cooldowns;
 use crate::cut::{self, MiddleCut};
 use crate::settings::Settings;
 use crate::{HeadTailSession, LAYER, summary};
+
+/// Size of the envelope of a summary, in tokens.
+const ENVELOPE_TOKENS: u64 = 60;
 
 /// Inputs of one compaction.
 #[derive(Clone, Copy)]
@@ -80,7 +83,12 @@ async fn build_plan(inputs: &HeadTailCompaction<'_>, cut: &MiddleCut) -> Result<
     // Without a middle the compaction only cuts results.
     if !cut.middle.is_empty() {
         summary = write_summary(inputs, cut).await?;
-        summary.text = append_ledger(&summary.text, &cut.ledger, cut.ledger_limits);
+        // The ledger gets what a short summary leaves of the room for inserted texts.
+        let own_tokens = own_text_tokens(inputs.request.budget);
+        let own_chars = own_tokens.saturating_sub(ENVELOPE_TOKENS) * CHARS_PER_TOKEN;
+        let left_chars = own_chars.saturating_sub(weighted_chars(&summary.text));
+        let limits = cut.ledger.fit_limits(cut.ledger_limits, left_chars);
+        summary.text = append_ledger(&summary.text, &cut.ledger, limits);
     }
     let transcript = inputs.transcript;
     // Results, then arguments, are cut to what the target size of the summary leaves.
@@ -137,8 +145,8 @@ fn target_tokens(inputs: &HeadTailCompaction<'_>) -> u64 {
 /// Upper limit of a summary: above its target size if everything still fits.
 fn room_tokens(inputs: &HeadTailCompaction<'_>, cut: &MiddleCut) -> u64 {
     let budget_tokens = inputs.request.budget;
-    let own_tokens = own_text_tokens(budget_tokens).saturating_sub(cut.ledger_tokens);
-    let most = share_of(budget_tokens, inputs.settings.summary_budget_share).min(own_tokens);
+    let most = share_of(budget_tokens, inputs.settings.summary_budget_share)
+        .min(own_text_tokens(budget_tokens).saturating_sub(ENVELOPE_TOKENS));
     let free = target_tokens(inputs).saturating_sub(cut.kept_tokens + cut.ledger_tokens);
     most.min(free).min(inputs.settings.summary_max_tokens).max(cut.summary_tokens)
 }

@@ -298,3 +298,26 @@ fn a_host_without_a_model_is_never_asked() {
     harness.host.answer(NOTES);
     assert!(summary(&harness.compact(&talk)).contains("ship the parser"), "and has no cooldown");
 }
+
+#[test]
+fn a_compaction_inserts_less_than_the_host_allows() {
+    let mut talk = TranscriptBuilder::new();
+    for round in 0..200 {
+        let (id, command) = (format!("c{round}"), format!("cargo test -p part{round} --exact"));
+        talk.user(&format!("Fix src/part{round}/mod.rs, ticket ABC-{round}, please."));
+        talk.calls(&[(&id, "bash", &format!(r#"{{"command":"{command}"}}"#))]);
+        talk.result(&id, "bash", &format!("error in /srv/app/part{round}/lib.rs:12"));
+    }
+    for budget in [1_000, 2_000, 4_000, 8_000] {
+        let harness = EngineHarness::without_model();
+        let current_tokens = talk.transcript().total_tokens();
+        let request = CompactRequest { budget, attempt: 1, current_tokens, ..Default::default() };
+        let answer = block_on(harness.engine.compact(talk.transcript(), request)).unwrap();
+        let Compaction::Plan(plan) = answer else { panic!("{answer:?}") };
+        let transcript = talk.transcript();
+        let items = plan.project(&transcript);
+        let own = items.iter().filter(|item| matches!(item, PlanItem::Inserted { .. }));
+        let own_tokens: u64 = own.map(PlanItem::tokens).sum();
+        assert!((1..=budget / 2).contains(&own_tokens), "{own_tokens} of {budget}");
+    }
+}
