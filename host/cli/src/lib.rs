@@ -139,7 +139,8 @@ enum Command {
 
 /// Runs the command of this process.
 pub fn run() -> ExitCode {
-    ctxhost_engine::catch_file_size_signal();
+    // Where it fails, a write beyond the limit ends the process, as it does everywhere else.
+    let _ = ctxhost_platform::signals::survive_file_limit();
     // Parsed by hand instead of CliArgs::parse, because the overview of commands and the examples
     // are added to the generated help.
     let command = command_groups::with_groups(examples::with_examples(CliArgs::command()));
@@ -148,8 +149,6 @@ pub fn run() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => return report_usage(&error),
     };
-    // Without it, a limit of file sizes ends the process; every write then reports its own error.
-    let _ = ctxhost_platform::signals::survive_file_limit();
     let command = arguments.command.unwrap_or_else(|| Command::Doctor(Default::default()));
     if !command.starts_log() {
         log::start();

@@ -73,7 +73,6 @@ pub use sandbox::sandbox_main;
 pub use sandbox::settings::SandboxSettings;
 pub use service::{AssembleContext, EngineContext, OnRefusal, SlotResult};
 pub use session_queries::SessionQueries;
-pub use signal_handler::catch_file_size_signal;
 pub use spec::{EngineSource, EngineSpec, LinkedEngine, PinSource};
 pub use store::EngineStores;
 pub use threads::Isolation;

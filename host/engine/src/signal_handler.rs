@@ -79,18 +79,6 @@ pub(super) fn install_signal_handlers() {
     });
 }
 
-/// Lets a write beyond the limit of file sizes (`ulimit -f`) fail like one to a full disk, where its signal
-/// would end the process without a message. Programs that it starts have the default again.
-pub fn catch_file_size_signal() {
-    extern "C" fn ignore(_signal: c_int) {}
-    // SAFETY: all zeros is a valid `sigaction`; every field that matters is set below.
-    let mut ours: libc::sigaction = unsafe { std::mem::zeroed() };
-    ours.sa_sigaction = ignore as *const () as usize;
-    ours.sa_flags = libc::SA_RESTART | libc::SA_ONSTACK;
-    // SAFETY: the structure lives through the call; the handler does nothing.
-    let _ = unsafe { libc::sigaction(libc::SIGXFSZ, &ours, std::ptr::null_mut()) };
-}
-
 /// Installs the exit handlers. Only the first call has an effect.
 pub(super) fn install_exit_handlers() {
     #[cfg(target_os = "linux")]

@@ -19,9 +19,6 @@ impl FixedName {
 
 pub(super) fn install_signal_handlers() {}
 
-/// File sizes have no limit here.
-pub fn catch_file_size_signal() {}
-
 pub(super) fn install_exit_handlers() {}
 
 /// Attributes its thread to an engine until it is dropped.
