@@ -7,7 +7,6 @@ use ctxhost_engine_kit::budget::RequestBudget;
 use ctxhost_engine_kit::ledger::append_ledger;
 use ctxhost_engine_kit::previews::ResultPreviews;
 use ctxhost_engine_kit::settings::share_of;
-use ctxhost_engine_kit::store::has_capability;
 
 use crate::layout::{self, BoundaryTarget, LAYER, LayoutPlanner};
 use crate::summary::BoundarySummariser;
@@ -78,20 +77,17 @@ impl BoundaryEngine {
         summary.text = append_ledger(&summary.text, &layout.ledger, layout.ledger_limits);
         // Before the plan is applied: a restart in between must find the notes of this epoch.
         self.notes.store(host, session).await;
-        let has_history = has_capability(host, capability::HISTORY);
-        let fold = &layout.fold;
-        let message = layout::summary_message(transcript, session, fold, &summary, has_history);
+        let message = layout::summary_message(&layout.fold, &summary);
         let attachments = self.attachments(summariser, &planner.target, &message);
         let attachments = attachments.as_deref();
-        let (previews, writer) = (planner.previews, &summary.writer);
         let mut plan =
-            layout::build_plan(transcript, previews, fold, &message, attachments, writer);
+            layout::build_plan(transcript, layout, &message, attachments, &summary.writer);
         plan.extras.notes = summary.notes.iter().map(|note| PlanNote::new(LAYER, note)).collect();
         if is_thrashing {
             host.log(LogLevel::Warn, THRASHING);
             plan.extras.notes.push(PlanNote::new("thrash guard", THRASHING));
         }
-        plan.extras.details = fold.details(transcript);
+        plan.extras.details = layout.fold.details(transcript);
         Ok(plan)
     }
 

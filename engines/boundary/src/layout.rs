@@ -5,15 +5,20 @@
 //!  after    task [summary] [acknowledgement] [attachments]  last turn
 //! ```
 
+use std::ops::Range;
+
 use ctxhost_engine_api::transcript::tokens::{CHARS_PER_TOKEN, estimate, group_thousands};
-use ctxhost_engine_api::{Plan, Role, SessionRef, Transcript};
+use ctxhost_engine_api::{Plan, Role, Transcript};
 use ctxhost_engine_kit::attachments::LEAD_IN;
+use ctxhost_engine_kit::caps::EntryCaps;
 use ctxhost_engine_kit::cuts::{
     gaps, newest_entry, protected_before, recent_turns_start, tail_start, trailing_frame,
 };
+use ctxhost_engine_kit::exchange::NewestExchange;
 use ctxhost_engine_kit::history_fold::HistoryFold;
 use ctxhost_engine_kit::ledger::{LedgerLimits, SummaryLedger};
 use ctxhost_engine_kit::previews::ResultPreviews;
+use ctxhost_engine_kit::replacement::ReplacementMap;
 use ctxhost_engine_kit::settings::share_of;
 use ctxhost_engine_kit::summariser::WrittenSummary;
 use ctxhost_engine_kit::summary::{Provenance, wrap_summary};
@@ -33,7 +38,9 @@ const LEAST_SUMMARY_CHARS: u64 = 1_000;
 /// Minimum history as a share of transcript or budget.
 // A summary takes at most half of it, and the host refuses a compaction that saves less than 0.05.
 const LEAST_FOLD_SHARE: f64 = 0.1;
-/// Size of the text around the summary, in tokens: fixed sentences, envelope, two entry ids.
+/// Room for summary and ledger if kept entries are cut, as a multiple of the least summary.
+const SHORT_SUMMARY_PARTS: u64 = 4;
+/// Size of the text around the summary, in tokens: fixed sentences and envelope.
 const FRAME_TOKENS: u64 = 200;
 /// Maximum share of the budget for inserted text.
 // The host refuses more than half; the rest allows for different estimates.
@@ -55,6 +62,8 @@ pub(crate) struct BoundaryLayout {
     pub(crate) fold: HistoryFold,
     /// Start of the part that stays word for word.
     pub(crate) tail: u64,
+    /// Kept entries that are cut.
+    pub(crate) shown: ReplacementMap,
     /// Limit of the summary, in weighted characters.
     pub(crate) summary_chars: u64,
     /// Ledger of the summary, and its limits.
@@ -79,38 +88,84 @@ pub(crate) struct LayoutPlanner<'a> {
 }
 
 impl LayoutPlanner<'_> {
-    /// The layout with the most of the last turn that stays below the threshold; `None` if too
-    /// little can be replaced or no room is left.
+    /// The layout with the most of the last turn that stays below the threshold, or below the budget
+    /// if the answer that the newest request refers to takes more; `None` if too little can be
+    /// replaced or no room is left.
     pub(crate) fn choose(&self) -> Option<BoundaryLayout> {
-        let LayoutPlanner { transcript, target, settings, .. } = self;
+        let LayoutPlanner { transcript, target, settings, previews } = self;
+        let BoundaryTarget { budget_tokens, attempt, .. } = *target;
+        let exchange = NewestExchange::fit(transcript, budget_tokens, attempt, previews.rewrites());
         let limit_tokens = share_of(target.base_tokens(), settings.last_turn_share);
         // Each further attempt keeps half as much of the last turn.
         let limit_tokens = limit_tokens >> target.attempt.saturating_sub(1).min(u64::BITS - 1);
         let turns = (0..=TAIL_HALVINGS).map(|halved| last_turn(transcript, limit_tokens >> halved));
-        let mut starts = turns.chain([trailing_frame(transcript)]);
+        let newest = trailing_frame(transcript);
+        let mut starts = turns.chain([newest]);
         // The first layout that fits keeps the most.
-        starts.find_map(|tail| self.layout_at(tail, target.base_tokens()))
+        let with_answer = exchange.as_ref();
+        starts
+            .find_map(|tail| self.layout_at(tail, target.base_tokens(), with_answer))
+            .or_else(|| with_answer.and(self.layout_at(newest, budget_tokens, with_answer)))
+            .or_else(|| self.layout_at(newest, target.base_tokens(), None))
     }
 
     /// The layout that replaces the most. It may exceed the threshold but not the budget; for a
     /// host whose request does not fit.
     pub(crate) fn choose_smallest(&self) -> Option<BoundaryLayout> {
-        self.layout_at(trailing_frame(self.transcript), self.target.budget_tokens)
+        let newest = trailing_frame(self.transcript);
+        self.layout_at(newest, self.target.budget_tokens, None)
+            .or_else(|| self.layout_with_cuts(newest))
     }
 
-    fn layout_at(&self, tail: u64, whole_tokens: u64) -> Option<BoundaryLayout> {
+    /// The layout with a tail and the answer before the newest request.
+    fn layout_at(
+        &self,
+        tail: u64,
+        whole_tokens: u64,
+        exchange: Option<&NewestExchange>,
+    ) -> Option<BoundaryLayout> {
+        // In the tail it is whole.
+        let exchange = exchange.filter(|exchange| exchange.answer().end <= tail);
+        let answer = exchange.map_or(0..0, NewestExchange::answer);
+        let mut shown = self.previews.rewrites().clone();
+        exchange.into_iter().for_each(|exchange| shown.extend(exchange.cuts()));
+        self.layout_showing(tail, whole_tokens, answer, shown)
+    }
+
+    /// The layout whose kept results and call arguments are cut to what a short summary leaves.
+    fn layout_with_cuts(&self, tail: u64) -> Option<BoundaryLayout> {
+        let LayoutPlanner { transcript, target, .. } = self;
+        let fold_end = gaps(&protected_before(transcript, tail, 0..0), tail);
+        let kept = gaps(&fold_end, transcript.len() as u64);
+        let summary_tokens =
+            FRAME_TOKENS + SHORT_SUMMARY_PARTS * LEAST_SUMMARY_CHARS / CHARS_PER_TOKEN;
+        let limit_tokens = share_of(target.budget_tokens, target.target_share());
+        let caps = EntryCaps::fit(transcript, &kept, limit_tokens.saturating_sub(summary_tokens));
+        let mut shown = self.previews.rewrites().clone();
+        for entry in kept.into_iter().flat_map(|range| transcript.range(range)) {
+            caps.cut(&entry, LAYER).into_iter().for_each(|cut| shown.insert(&entry, cut));
+        }
+        self.layout_showing(tail, target.budget_tokens, 0..0, shown)
+    }
+
+    fn layout_showing(
+        &self,
+        tail: u64,
+        whole_tokens: u64,
+        answer: Range<u64>,
+        shown: ReplacementMap,
+    ) -> Option<BoundaryLayout> {
         let LayoutPlanner { transcript, target, settings, .. } = self;
-        let fold = HistoryFold::anchored_at_largest(
-            transcript,
-            gaps(&protected_before(transcript, tail), tail),
-        );
+        let kept = protected_before(transcript, tail, answer);
+        let fold = HistoryFold::anchored_at_largest(transcript, gaps(&kept, tail));
         let before_tokens = transcript.total_tokens();
         // Too little to be worth a summary and the loss of the cached prefix.
         if fold.tokens() < share_of(before_tokens.min(target.budget_tokens), LEAST_FOLD_SHARE) {
             return None;
         }
-        // Entries in the tail may be shown as previews, which cost less than the entries.
-        let shown_less = self.previews.rewrites().saved_tokens(tail..transcript.len() as u64);
+        // Kept entries may be shown as previews or cut, which cost less than the entries.
+        let kept = kept.into_iter().chain([tail..transcript.len() as u64]);
+        let shown_less: u64 = kept.map(|range| shown.saved_tokens(range)).sum();
         let kept_tokens = before_tokens - fold.tokens() - shown_less;
         let room_tokens = share_of(whole_tokens, target.target_share())
             .saturating_sub(kept_tokens)
@@ -128,7 +183,7 @@ impl LayoutPlanner<'_> {
         let left_chars = room_chars.saturating_sub(ledger.chars(ledger_limits));
         let summary_chars = summary_chars.min(left_chars);
         let layout =
-            BoundaryLayout { fold, tail, summary_chars, ledger, ledger_limits, room_tokens };
+            BoundaryLayout { fold, tail, shown, summary_chars, ledger, ledger_limits, room_tokens };
         Some(layout).filter(|layout| layout.summary_chars >= LEAST_SUMMARY_CHARS)
     }
 }
@@ -171,39 +226,21 @@ pub(crate) fn message_tokens(message: &str) -> u64 {
 }
 
 /// The message that replaces the history.
-pub(crate) fn summary_message(
-    transcript: &Transcript,
-    session: &SessionRef,
-    fold: &HistoryFold,
-    summary: &WrittenSummary,
-    has_history: bool,
-) -> String {
+pub(crate) fn summary_message(fold: &HistoryFold, summary: &WrittenSummary) -> String {
     let provenance = Provenance { entries: fold.entries(), writer: &summary.writer };
-    let mut parts = vec![OPENING.to_owned(), wrap_summary(&summary.text, &provenance)];
-    let first = fold.gaps().first().and_then(|gap| transcript.get(gap.start));
-    let last = fold.gaps().last().and_then(|gap| transcript.get(gap.end - 1));
-    if let Some((first, last)) = first.zip(last).filter(|_| has_history) {
-        parts.push(format!(
-            "The full transcript stays in session {}, these entries from {} to {}; the host reads them back (Host::history).",
-            session.id,
-            first.id(),
-            last.id()
-        ));
-    }
-    parts.push(GO_ON.to_owned());
-    parts.join("\n\n")
+    [OPENING, &wrap_summary(&summary.text, &provenance), GO_ON].join("\n\n")
 }
 
 /// The plan of a boundary.
 pub(crate) fn build_plan(
     transcript: &Transcript,
-    previews: &ResultPreviews,
-    fold: &HistoryFold,
+    layout: &BoundaryLayout,
     message: &str,
     attachments: Option<&str>,
     writer: &str,
 ) -> Plan {
-    let keep = |plan: &mut Plan, range| previews.rewrites().keep_range(plan, range);
+    let BoundaryLayout { fold, shown, .. } = layout;
+    let keep = |plan: &mut Plan, range| shown.keep_range(plan, range);
     fold.plan(transcript, LAYER, keep, |plan, gap| {
         let end = gap.end;
         plan.insert(Role::User, message, gap).note(LAYER, fold.describe(message, writer));
@@ -259,7 +296,8 @@ mod tests {
     fn the_last_turn_stays_whole_and_the_task_stays() {
         let talk = turns(10, 4);
         let layout = chosen(&talk, target(4_000)).unwrap();
-        assert_eq!((layout.tail, layout.fold.gaps()), (90, &[1..90][..]));
+        // With the answer before it.
+        assert_eq!((layout.tail, layout.fold.gaps()), (90, &[1..89][..]));
     }
 
     #[test]
@@ -279,7 +317,7 @@ mod tests {
             talk.calls(&[(&id, "read", "{}")]).result(&id, "read", &"text ".repeat(80));
         }
         let BoundaryLayout { fold, tail, .. } = chosen(&talk, target(4_000)).unwrap();
-        assert_eq!(fold.gaps(), [1..question, question + 1..tail]);
+        assert_eq!(fold.gaps(), [1..question - 1, question + 1..tail]);
         assert!(talk.transcript().get(tail).unwrap().is_cut_point());
         assert!(talk.transcript().tokens(tail..talk.len()) <= 1_200);
     }
@@ -291,6 +329,30 @@ mod tests {
         talk.calls(&[("open", "read", "{}")]).result("unknown", "read", "lost");
         assert_eq!(chosen(&talk, target(4_000)).unwrap().tail, 40);
         assert_eq!(chosen(&talk, BoundaryTarget { attempt: 3, ..target(4_000) }).unwrap().tail, 40);
+    }
+
+    #[test]
+    fn the_answer_that_the_newest_request_is_about_stays() {
+        let mut talk = turns(10, 4);
+        talk.assistant(&"word ".repeat(1_200)).user("Shorten it.");
+        let layout = chosen(&talk, target(4_000)).unwrap();
+        assert_eq!(layout.fold.gaps().last().unwrap().end, talk.len() - 2);
+        talk.assistant(&"word ".repeat(4_800)).user("Shorten it.");
+        let layout = chosen(&talk, target(4_000)).unwrap();
+        assert_eq!(layout.fold.gaps().last().unwrap().end, talk.len() - 2);
+        let shown_tokens = layout.shown.get(talk.len() - 2).unwrap().tokens();
+        assert!((1_800..2_000).contains(&shown_tokens), "{shown_tokens}");
+    }
+
+    #[test]
+    fn large_arguments_are_cut_where_nothing_else_fits() {
+        let write = format!(r#"{{"path":"a.rs","content":"{}"}}"#, "text ".repeat(7_000));
+        let mut talk = turns(10, 4);
+        talk.calls(&[("w", "write", &write)]).result("w", "write", "done");
+        assert!(chosen(&talk, target(10_000)).is_none());
+        let layout = planned(&talk, target(10_000), |planner| planner.choose_smallest()).unwrap();
+        let shown = format!("{:?}", layout.shown.get(talk.len() - 2).unwrap());
+        assert!(shown.contains("a.rs") && layout.summary_chars >= LEAST_SUMMARY_CHARS);
     }
 
     #[test]
@@ -310,14 +372,16 @@ mod tests {
         let transcript = talk.transcript();
         let roles = |gaps: Vec<std::ops::Range<u64>>, attachments: Option<&str>| {
             let fold = HistoryFold::anchored_at_largest(&transcript, gaps);
-            let plan = build_plan(
-                &transcript,
-                &ResultPreviews::default(),
-                &fold,
-                "summary",
-                attachments,
-                "test",
-            );
+            let layout = BoundaryLayout {
+                fold,
+                tail: 0,
+                shown: ReplacementMap::default(),
+                summary_chars: 0,
+                ledger: SummaryLedger::default(),
+                ledger_limits: LedgerLimits::new(0, &Settings::default().room),
+                room_tokens: 0,
+            };
+            let plan = build_plan(&transcript, &layout, "summary", attachments, "test");
             let items = plan.project(&transcript);
             assert_eq!(items.iter().map(|item| item.tokens()).sum::<u64>(), plan.estimated_tokens);
             items

@@ -2,23 +2,20 @@
 
 use std::ops::Range;
 
-use ctxhost_engine_api::transcript::tokens::{CHARS_PER_TOKEN, group_thousands, weighted_chars};
+use ctxhost_engine_api::transcript::tokens::{CHARS_PER_TOKEN, weighted_chars};
 use ctxhost_engine_api::{
     CompactRequest, Compaction, EngineError, Entry, Host, LogLevel, Plan, PlanNote, Result, Role,
     Transcript, Trigger,
 };
 use ctxhost_engine_kit::budget::{RequestBudget, own_text_tokens};
-use ctxhost_engine_kit::caps::{
-    argument_cap_chars, cut_arguments, keep_with_cuts, result_cap_chars,
-};
+use ctxhost_engine_kit::caps::{EntryCaps, keep_with_cuts};
 use ctxhost_engine_kit::cuts::gaps;
+use ctxhost_engine_kit::exchange::NewestExchange;
 use ctxhost_engine_kit::ledger::append_ledger;
-use ctxhost_engine_kit::replacement::Replacement;
 use ctxhost_engine_kit::session_map::SessionMap;
 use ctxhost_engine_kit::settings::share_of;
 use ctxhost_engine_kit::summariser::{WrittenSummary, attempt, failure_note, has_model};
 use ctxhost_engine_kit::summary::{Provenance, wrap_summary};
-use ctxhost_engine_kit::text::{TextLimit, truncate};
 
 use crate::cooldowns::Cooldowns;
 use crate::cut::{self, MiddleCut};
@@ -94,12 +91,19 @@ async fn build_plan(inputs: &HeadTailCompaction<'_>, cut: &MiddleCut) -> Result<
     // Results, then arguments, are cut to what the target size of the summary leaves.
     let added_tokens = cut.summary_tokens + cut.ledger_tokens;
     let limit_tokens = target_tokens(inputs).saturating_sub(added_tokens);
-    let kept = gaps(cut.middle.gaps(), transcript.len() as u64);
-    let results = result_cap_chars(transcript, kept.iter().cloned(), limit_tokens);
-    let arguments = argument_cap_chars(transcript, kept.into_iter(), limit_tokens);
-    let cut_entry = |entry: &Entry<'_>| match entry.role() {
-        Role::Tool => cut_result(entry, results?),
-        _ => cut_arguments(entry, arguments?, LAYER),
+    let mut fixed = cut.middle.gaps().to_vec();
+    let exchange = cut.exchange.as_ref().filter(|exchange| exchange.is_cut());
+    // An answer that was cut to its room is not cut again.
+    let limit_tokens = limit_tokens.saturating_sub(exchange.map_or(0, NewestExchange::tokens));
+    fixed.extend(exchange.map(NewestExchange::answer));
+    fixed.sort_by_key(|range| range.start);
+    let kept = gaps(&fixed, transcript.len() as u64);
+    let caps = EntryCaps::fit(transcript, &kept, limit_tokens);
+    let cut_entry = |entry: &Entry<'_>| match exchange {
+        Some(exchange) if exchange.answer().contains(&entry.seq()) => {
+            exchange.cuts().get(entry.seq()).cloned()
+        }
+        _ => caps.cut(entry, LAYER),
     };
     let keep = |plan: &mut Plan, range: Range<u64>| {
         keep_with_cuts(plan, transcript, range, cut_entry);
@@ -149,19 +153,4 @@ fn room_tokens(inputs: &HeadTailCompaction<'_>, cut: &MiddleCut) -> u64 {
         .min(own_text_tokens(budget_tokens).saturating_sub(ENVELOPE_TOKENS));
     let free = target_tokens(inputs).saturating_sub(cut.kept_tokens + cut.ledger_tokens);
     most.min(free).min(inputs.settings.summary_max_tokens).max(cut.summary_tokens)
-}
-
-/// Cuts a result of the newest frame, if not even that fits.
-fn cut_result(entry: &Entry<'_>, cap_chars: u64) -> Option<Replacement> {
-    if entry.tokens() * CHARS_PER_TOKEN <= cap_chars {
-        return None;
-    }
-    let limit = TextLimit::with_max_chars(cap_chars).keeping(cap_chars / 4);
-    let notice = |count| format!("\n[{} characters left out]", group_thousands(count));
-    let text = match entry.text().trim() {
-        // The host refuses an empty result.
-        "" => "[an image was left out]".into(),
-        text => truncate(text, limit, notice),
-    };
-    Some(Replacement::from_text(text, LAYER, format!("cut to {cap_chars} chars")))
 }

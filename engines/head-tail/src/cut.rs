@@ -4,8 +4,10 @@ use ctxhost_engine_api::transcript::tokens::CHARS_PER_TOKEN;
 use ctxhost_engine_api::{EntryKind, Flags, Role, Transcript};
 use ctxhost_engine_kit::budget::RequestBudget;
 use ctxhost_engine_kit::cuts;
+use ctxhost_engine_kit::exchange::NewestExchange;
 use ctxhost_engine_kit::history_fold::HistoryFold;
 use ctxhost_engine_kit::ledger::{LedgerLimits, SummaryLedger};
+use ctxhost_engine_kit::replacement::ReplacementMap;
 use ctxhost_engine_kit::settings::share_of;
 
 use crate::settings::Settings;
@@ -21,6 +23,8 @@ pub(crate) struct MiddleCut {
     /// The history to summarise; may be empty. The summary is inserted in its last gap, because it
     /// may refer to the newest request.
     pub(crate) middle: HistoryFold,
+    /// The answer before the newest request, if it is before the tail.
+    pub(crate) exchange: Option<NewestExchange>,
     /// Size of the kept entries, in tokens.
     pub(crate) kept_tokens: u64,
     /// Target size of the summary with envelope and without ledger, in tokens.
@@ -33,8 +37,16 @@ pub(crate) struct MiddleCut {
 }
 
 impl MiddleCut {
-    fn at(transcript: &Transcript, tail: u64, goal: &CutGoal<'_>) -> MiddleCut {
-        let mut kept = cuts::protected_before(transcript, tail);
+    fn at(
+        transcript: &Transcript,
+        tail: u64,
+        exchange: Option<&NewestExchange>,
+        goal: &CutGoal<'_>,
+    ) -> MiddleCut {
+        // In the tail it is whole.
+        let exchange = exchange.filter(|exchange| exchange.answer().end <= tail).cloned();
+        let answer = exchange.as_ref().map_or(0..0, NewestExchange::answer);
+        let mut kept = cuts::protected_before(transcript, tail, answer);
         let head = head_end(transcript, goal);
         // Ranges inside the head would overlap it.
         kept.retain(|range| range.end > head);
@@ -53,9 +65,25 @@ impl MiddleCut {
         let most_tokens = (middle.tokens() + carried_tokens) / 2;
         let left_chars = most_tokens.saturating_sub(summary_tokens) * CHARS_PER_TOKEN;
         let ledger_limits = ledger.fit_limits(limits, left_chars);
-        let kept_tokens = transcript.total_tokens() - middle.tokens();
+        let shown_less = exchange.as_ref().map_or(0, |exchange| {
+            transcript.tokens(exchange.answer()).saturating_sub(exchange.tokens())
+        });
+        let kept_tokens = transcript.total_tokens() - middle.tokens() - shown_less;
         let ledger_tokens = ledger.chars(ledger_limits).div_ceil(CHARS_PER_TOKEN);
-        MiddleCut { middle, kept_tokens, summary_tokens, ledger, ledger_limits, ledger_tokens }
+        MiddleCut {
+            middle,
+            exchange,
+            kept_tokens,
+            summary_tokens,
+            ledger,
+            ledger_limits,
+            ledger_tokens,
+        }
+    }
+
+    /// Whether anything is replaced or cut.
+    fn is_smaller(&self) -> bool {
+        !self.middle.is_empty() || self.exchange.as_ref().is_some_and(NewestExchange::is_cut)
     }
 
     /// Size of the transcript afterwards if the summary meets its target, in tokens.
@@ -95,21 +123,29 @@ pub(crate) fn choose_cut(
     let goal = CutGoal { settings, trigger_tokens, budget_tokens };
     let target_tokens = share_of(budget_tokens, settings.target_share);
     let aim_tokens = target_tokens.min(trigger_tokens);
+    let no_rewrites = ReplacementMap::default();
+    let exchange = NewestExchange::fit(transcript, budget_tokens, attempt, &no_rewrites);
     // A repeated attempt means that the last result was too large.
     let first = attempt.saturating_sub(1).min(TAIL_HALVINGS);
     for halving in first..=TAIL_HALVINGS {
         // The minimum of messages holds only while there is room.
         let messages = if halving == 0 { settings.tail_messages } else { 0 };
         let tail = tail_start(transcript, trigger_tokens >> halving, messages, settings);
-        let cut = MiddleCut::at(transcript, tail, &goal);
+        let cut = MiddleCut::at(transcript, tail, exchange.as_ref(), &goal);
         if !cut.middle.is_empty() && cut.after_tokens() <= aim_tokens {
             return Some(cut);
         }
     }
-    // Last resort: only the newest frame is kept.
-    let is_pressed = transcript.total_tokens() > aim_tokens;
+    if transcript.total_tokens() <= aim_tokens {
+        return None;
+    }
+    // Only the newest frame is kept, with the answer that it refers to while that fits.
     let tail = cuts::trailing_frame(transcript);
-    let cut = is_pressed.then(|| MiddleCut::at(transcript, tail, &goal))?;
+    let with_answer = MiddleCut::at(transcript, tail, exchange.as_ref(), &goal);
+    if with_answer.is_smaller() && with_answer.after_tokens() <= target_tokens {
+        return Some(with_answer);
+    }
+    let cut = MiddleCut::at(transcript, tail, None, &goal);
     (!cut.middle.is_empty() || cut.kept_tokens > target_tokens).then_some(cut)
 }
 
@@ -230,6 +266,37 @@ mod tests {
         assert!(near.transcript().get(tail).unwrap().seq() <= 83);
         let far = session(40);
         assert!(tail_start(&far.transcript(), 20_000, 8, &Settings::default()) > 60);
+    }
+
+    /// Chapters of 3,700 tokens and requests about them, from the first compaction on.
+    #[test]
+    fn the_answer_that_the_newest_request_is_about_stays_whole() {
+        let mut talk = TranscriptBuilder::new();
+        talk.user("Write chapter by chapter.");
+        for chapter in 0..4 {
+            talk.assistant(&WORDS.repeat(2_960)).user(&format!("Shorten it, add point {chapter}."));
+        }
+        let cut = chosen(&talk, 8_000, 1).unwrap();
+        assert_eq!(cut.middle.gaps().last().unwrap().end, talk.len() - 2);
+        assert!(cut.after_tokens() <= 8_000, "{}", cut.after_tokens());
+        // Half of the budget has no room for all of it.
+        let cut = chosen(&talk, 3_000, 1).unwrap();
+        let exchange = cut.exchange.as_ref().unwrap();
+        assert!(exchange.is_cut() && (2_800..3_000).contains(&exchange.tokens()));
+        assert!(cut.after_tokens() <= 5_400, "{}", cut.after_tokens());
+    }
+
+    #[test]
+    fn a_wide_turn_keeps_its_newest_results() {
+        let ids: Vec<String> = (0..150).map(|at| format!("c{at}")).collect();
+        let mut talk = TranscriptBuilder::new();
+        talk.user("run all")
+            .calls(&ids.iter().map(|id| (&**id, "check", "{}")).collect::<Vec<_>>());
+        ids.iter().for_each(|id| _ = talk.result(id, "check", &WORDS.repeat(180)));
+        talk.user("Which failed?");
+        let cut = chosen(&talk, 14_000, 1).unwrap();
+        assert!(cut.middle.is_empty() && cut.exchange.as_ref().unwrap().is_cut());
+        assert!(cut.after_tokens() <= 25_200, "{}", cut.after_tokens());
     }
 
     #[test]

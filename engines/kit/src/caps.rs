@@ -7,12 +7,52 @@ use ctxhost_engine_api::{Entry, Flags, Plan, Role, Transcript};
 
 use crate::calls::shorten_arguments;
 use crate::replacement::Replacement;
-use crate::text::clip;
+use crate::text::{TextLimit, clip, truncate};
 
 /// Lower bound of a result cap, in weighted characters: room for a notice and a line.
 pub const LEAST_RESULT_CHARS: u64 = 400;
 /// Lower bound of an argument cap, in weighted characters: a path or a command.
 const LEAST_ARGUMENT_CHARS: u64 = 160;
+
+/// The caps with which kept entries fit a limit: of results, then of call arguments.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EntryCaps {
+    results: Option<u64>,
+    arguments: Option<u64>,
+}
+
+impl EntryCaps {
+    /// The caps with which `ranges` take about `limit_tokens`.
+    pub fn fit(transcript: &Transcript, ranges: &[Range<u64>], limit_tokens: u64) -> EntryCaps {
+        EntryCaps {
+            results: result_cap_chars(transcript, ranges.iter().cloned(), limit_tokens),
+            arguments: argument_cap_chars(transcript, ranges.iter().cloned(), limit_tokens),
+        }
+    }
+
+    /// The cut form of an entry in the name of `layer`; `None` if it stays.
+    pub fn cut(&self, entry: &Entry<'_>, layer: &'static str) -> Option<Replacement> {
+        match entry.role() {
+            Role::Tool => cut_result(entry, self.results?, layer),
+            _ => cut_arguments(entry, self.arguments?, layer),
+        }
+    }
+}
+
+/// A result cut to `cap_chars` weighted characters, in the name of `layer`; `None` if it fits.
+pub fn cut_result(entry: &Entry<'_>, cap_chars: u64, layer: &'static str) -> Option<Replacement> {
+    if entry.tokens() * CHARS_PER_TOKEN <= cap_chars {
+        return None;
+    }
+    let limit = TextLimit::with_max_chars(cap_chars).keeping(cap_chars / 4);
+    let notice = |count| format!("\n[{} characters left out]", group_thousands(count));
+    let text = match entry.text().trim() {
+        // The host refuses an empty result.
+        "" => "[an image was left out]".into(),
+        text => truncate(text, limit, notice),
+    };
+    Some(Replacement::from_text(text, layer, format!("cut to {cap_chars} chars")))
+}
 
 /// The cap for each result in `ranges`, in weighted characters, with which the ranges take at most
 /// `limit_tokens`; `None` if they fit.

@@ -25,11 +25,11 @@ pub fn tail_start(transcript: &Transcript, keep_tokens: u64) -> u64 {
     transcript.tail_within(keep_tokens).min(trailing_frame(transcript))
 }
 
-/// The frames before `end` that no plan may leave out (pinned entries, newest user message), in
-/// rising order without overlap.
-pub fn protected_before(transcript: &Transcript, end: u64) -> Vec<Range<u64>> {
+/// The frames before `end` that no plan may leave out (pinned entries, newest user message) and the
+/// `answer` before that message, in rising order without overlap.
+pub fn protected_before(transcript: &Transcript, end: u64, answer: Range<u64>) -> Vec<Range<u64>> {
     let newest = transcript.newest_user_message().map(|entry| entry.seq());
-    let stays = |seq, pinned| pinned || Some(seq) == newest;
+    let stays = |seq, pinned| pinned || Some(seq) == newest || answer.contains(&seq);
     let mut frames: Vec<Range<u64>> = Vec::new();
     for entry in transcript.range(0..end) {
         if !stays(entry.seq(), entry.has(Flags::PINNED)) {
@@ -110,8 +110,9 @@ mod tests {
     #[test]
     fn protected_frames_and_the_gaps_between_them() {
         let transcript = sample();
-        let kept = protected_before(&transcript, 5);
+        let kept = protected_before(&transcript, 5, 0..0);
         assert_eq!(kept, [0..1, 4..5]);
+        assert_eq!(protected_before(&transcript, 5, 2..4), [0..1, 2..5]);
         assert_eq!(gaps(&kept, 5), [1..4]);
         assert_eq!(gaps(&[], 3), [0..3]);
     }

@@ -20,6 +20,7 @@ pub mod status;
 pub mod store;
 
 pub mod cuts;
+pub mod exchange;
 pub mod history_fold;
 pub mod sliding_window;
 pub mod tail;

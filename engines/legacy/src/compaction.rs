@@ -152,8 +152,8 @@ fn keep(
     plan: &mut Plan,
 ) {
     keep_with_cuts(plan, inputs.transcript, range, |entry| {
-        if entry.role() != Role::Tool {
-            return cut.caps.cut_call(entry);
+        if let Some(message) = cut.caps.cut_message(entry) {
+            return Some(message);
         }
         let cap_chars = cut.caps.limit_for(inputs, entry)?;
         let handle = inputs.decisions.blob_handle(&inputs.request.session, entry.id());

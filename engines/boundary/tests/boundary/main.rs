@@ -43,17 +43,27 @@ fn the_boundary_is_between_the_task_and_the_last_turn() {
     let roles: Vec<Role> = items.iter().map(|item| item.role()).collect();
     assert_eq!(
         roles,
-        [Role::User, Role::User, Role::Assistant, Role::User, Role::User, Role::Assistant]
+        [
+            // The task, the summary, its acknowledgement, the files.
+            Role::User,
+            Role::User,
+            Role::Assistant,
+            Role::User,
+            // What the newest request is about, the request, its answer.
+            Role::Assistant,
+            Role::Tool,
+            Role::User,
+            Role::Assistant,
+        ]
     );
     assert_eq!(items[0].text(), "read everything");
     let summary = items[1].text();
-    for words in
-        ["<summary>\n## 1. Primary request and intent", "running notes", "session s", "Go on with"]
-    {
+    for words in ["<summary>\n## 1. Primary request and intent", "running notes", "Go on with"] {
         assert!(summary.contains(words), "{words}: {summary}");
     }
     assert!(items[3].text().contains("src/19.rs"), "the newest file comes back");
-    assert_eq!(items[5].text(), "That was it.");
+    assert_eq!(items[7].text(), "That was it.");
+    assert!(!summary.contains("Host::history"), "the model cannot call the host");
     let files = plan.extras.details["readFiles"].as_array().unwrap();
     assert_eq!(files.len(), 20);
 }

@@ -32,6 +32,12 @@ impl ReplacementMap {
         }
     }
 
+    /// Adds the replacements of another map over the same transcript.
+    pub fn extend(&mut self, other: &ReplacementMap) {
+        let pairs = other.by_seq.iter().map(|(seq, rewrite)| (*seq, rewrite.clone()));
+        self.by_seq.extend(pairs);
+    }
+
     /// Removes all replacements.
     pub fn clear(&mut self) {
         self.by_seq.clear();

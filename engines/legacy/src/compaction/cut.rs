@@ -8,9 +8,10 @@ use ctxhost_engine_kit::caps::{
     LEAST_RESULT_CHARS, argument_cap_chars, cut_arguments, fair_cap, result_cap_chars,
 };
 use ctxhost_engine_kit::cuts::{gaps, protected_before, trailing_frame};
+use ctxhost_engine_kit::exchange::NewestExchange;
 use ctxhost_engine_kit::history_fold::HistoryFold;
 use ctxhost_engine_kit::ledger::{LedgerLimits, LedgerReader, SummaryLedger};
-use ctxhost_engine_kit::replacement::Replacement;
+use ctxhost_engine_kit::replacement::{Replacement, ReplacementMap};
 use ctxhost_engine_kit::tail::{self, TranscriptTail};
 
 use super::LAYER;
@@ -104,7 +105,7 @@ pub(crate) struct CompactionCut {
     pub(crate) tasks: Vec<SummaryTask>,
     /// Size of the kept entries with their results cut, in tokens.
     pub(crate) kept_tokens: u64,
-    /// Caps of kept results.
+    /// Cuts of kept entries.
     pub(crate) caps: ResultCaps,
 }
 
@@ -119,6 +120,8 @@ pub(crate) struct ResultCaps {
     emergency: Option<u64>,
     /// Every argument text of a call, if cut results are not enough either.
     arguments: Option<u64>,
+    /// The cut entries of the answer before the newest request, if it does not fit whole.
+    answer: ReplacementMap,
 }
 
 impl ResultCaps {
@@ -128,7 +131,7 @@ impl ResultCaps {
         inputs: &LegacyCompaction<'_>,
         entry: &Entry<'_>,
     ) -> Option<u64> {
-        if entry.role() != Role::Tool {
+        if entry.role() != Role::Tool || self.answer.get(entry.seq()).is_some() {
             return None;
         }
         let frame = self.frame.as_ref().filter(|(frame, _)| frame.contains(&entry.seq()));
@@ -141,14 +144,15 @@ impl ResultCaps {
         (entry.tokens() * CHARS_PER_TOKEN > chars).then_some(chars)
     }
 
-    /// A call with its arguments cut; `None` if they stay.
-    pub(crate) fn cut_call(&self, entry: &Entry<'_>) -> Option<Replacement> {
-        cut_arguments(entry, self.arguments?, LAYER)
+    /// A message cut for the newest exchange, or a call with its arguments cut; `None` if it stays.
+    pub(crate) fn cut_message(&self, entry: &Entry<'_>) -> Option<Replacement> {
+        let answer = self.answer.get(entry.seq()).cloned();
+        answer.or_else(|| cut_arguments(entry, self.arguments?, LAYER))
     }
 
     fn tokens(&self, inputs: &LegacyCompaction<'_>, entry: &Entry<'_>) -> u64 {
-        if let Some(call) = self.cut_call(entry) {
-            return call.tokens();
+        if let Some(message) = self.cut_message(entry) {
+            return message.tokens();
         }
         // Cutting its text does not remove an image, so such a result is counted in full.
         match self.limit_for(inputs, entry).filter(|_| !entry.has(Flags::IMAGES)) {
@@ -166,8 +170,12 @@ pub(crate) fn choose_cut(inputs: &LegacyCompaction<'_>) -> Option<CompactionCut>
     let window_tokens = request.model.window_tokens;
     let target = CutTarget::for_attempt(request.budget, request.attempt, settings, window_tokens);
     let is_pressed = transcript.total_tokens() > target.target_tokens;
+    let no_cuts = ReplacementMap::default();
+    let exchange = NewestExchange::fit(transcript, request.budget, request.attempt, &no_cuts);
+    // An answer that fits whole is in the tail.
+    let exchange = exchange.as_ref().filter(|exchange| exchange.is_cut());
     for halving in 0..=TAIL_HALVINGS {
-        let cut = cut_with_floor(inputs, ledgers, &target, target.keep_tokens >> halving);
+        let cut = cut_with_floor(inputs, ledgers, &target, target.keep_tokens >> halving, exchange);
         if !is_pressed {
             return Some(cut).filter(|cut| !cut.tasks.is_empty());
         }
@@ -177,7 +185,7 @@ pub(crate) fn choose_cut(inputs: &LegacyCompaction<'_>) -> Option<CompactionCut>
     }
     let mut squeezed = |min_fold_tokens| {
         let newest = TranscriptTail { start: trailing_frame(transcript), cut: None };
-        let mut cut = at(inputs, ledgers, newest, &CutTarget { min_fold_tokens, ..target });
+        let mut cut = at(inputs, ledgers, newest, &CutTarget { min_fold_tokens, ..target }, None);
         cut.shrink(inputs, target.target_tokens);
         cut
     };
@@ -189,19 +197,21 @@ pub(crate) fn choose_cut(inputs: &LegacyCompaction<'_>) -> Option<CompactionCut>
     cut.is_smaller(transcript).then_some(cut)
 }
 
-/// The cut with a tail of `keep_tokens`, or a longer one if less than the floor would be in use.
+/// The cut with a tail of `keep_tokens`; a longer one, or one with the answer before the newest
+/// request, if less than the floor would be in use.
 fn cut_with_floor(
     inputs: &LegacyCompaction<'_>,
     ledgers: &mut LedgerReader<'_>,
     target: &CutTarget,
     keep_tokens: u64,
+    exchange: Option<&NewestExchange>,
 ) -> CompactionCut {
     let tail = |keep_tokens| {
         let caps = ResultCaps { single: target.result_chars, ..ResultCaps::default() };
         tail::newest_within(inputs.transcript, keep_tokens, |entry| caps.tokens(inputs, entry))
     };
     let shortest = tail(keep_tokens);
-    let cut = at(inputs, ledgers, shortest.clone(), target);
+    let cut = at(inputs, ledgers, shortest.clone(), target, None);
     let ledger_chars: u64 = cut.tasks.iter().map(|task| task.ledger_chars).sum();
     // The summary itself may turn out short, so it does not count towards the floor.
     let used_tokens = cut.kept_tokens + ledger_chars / CHARS_PER_TOKEN;
@@ -215,9 +225,15 @@ fn cut_with_floor(
         let start = inputs.transcript.cut_at_or_before(longer.start - 1);
         longer = TranscriptTail { start, cut: None };
     }
-    let longer = at(inputs, ledgers, longer, target);
-    let fits = !longer.tasks.is_empty() && longer.tokens_after() <= target.target_tokens;
-    if fits { longer } else { cut }
+    let longer = at(inputs, ledgers, longer, target, None);
+    let fits = |cut: &CompactionCut| cut.tokens_after() <= target.target_tokens;
+    if !longer.tasks.is_empty() && fits(&longer) {
+        return longer;
+    }
+    // The answer before the newest request does not fit whole, so it is cut.
+    let Some(exchange) = exchange else { return cut };
+    let with_answer = at(inputs, ledgers, shortest, target, Some(exchange));
+    if with_answer.is_smaller(inputs.transcript) && fits(&with_answer) { with_answer } else { cut }
 }
 
 /// The sizes that one attempt aims at.
@@ -276,9 +292,13 @@ fn at(
     ledgers: &mut LedgerReader<'_>,
     tail: TranscriptTail,
     target: &CutTarget,
+    exchange: Option<&NewestExchange>,
 ) -> CompactionCut {
     let transcript = inputs.transcript;
-    let kept = protected_before(transcript, tail.start);
+    // In the tail it has the cuts of the tail.
+    let exchange = exchange.filter(|exchange| exchange.answer().end <= tail.start);
+    let answer = exchange.map_or(0..0, NewestExchange::answer);
+    let kept = protected_before(transcript, tail.start, answer);
     // Gaps after the newest request belong to a turn that continues in the tail.
     let newest = transcript.newest_user_message().map_or(0, |entry| entry.seq());
     let (history, prefix): (Vec<_>, Vec<_>) =
@@ -291,7 +311,12 @@ fn at(
         }
     }
     divide_room(transcript, target, &mut tasks);
-    let caps = ResultCaps { single: target.result_chars, frame: tail.cut, ..ResultCaps::default() };
+    let caps = ResultCaps {
+        single: target.result_chars,
+        frame: tail.cut,
+        answer: exchange.map_or_else(ReplacementMap::default, |exchange| exchange.cuts().clone()),
+        ..ResultCaps::default()
+    };
     CompactionCut::new(inputs, tasks, caps)
 }
 

@@ -55,7 +55,7 @@ fn case_60_tool_failures() {
     ] {
         talk.calls(&[(id, "exec", "{}")]).failure(id, tool, text);
     }
-    talk.assistant(&"w".repeat(9_000)).user("and?");
+    talk.assistant(&"w".repeat(9_000)).assistant("done").user("and?");
     let config = json!({"compaction": {"summary_share": 0.9}});
     let text = summary_text(&talk, &config, 2_000);
     let long = format!("- exec: {}…", "y".repeat(239));
@@ -73,7 +73,7 @@ fn case_60_the_newest_eight_failures() {
         let id = number.to_string();
         talk.calls(&[(&id, "exec", "{}")]).failure(&id, "exec", &format!("fault number {number}"));
     }
-    talk.assistant(&"w".repeat(9_000)).user("and?");
+    talk.assistant(&"w".repeat(9_000)).assistant("done").user("and?");
     let text = summary_text(&talk, &json!({"compaction": {"summary_share": 0.9}}), 2_000);
     assert!(
         text.contains("## Tool Failures\n- ...and 3 earlier\n- exec: fault number 3"),

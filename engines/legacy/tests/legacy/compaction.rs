@@ -218,3 +218,20 @@ fn status_counts_what_was_done() {
     assert_eq!(status.details["settings"]["pruning"]["ttl"], json!("5m"));
     assert!(status.summary.starts_with("0 requests, 1 compactions"), "{}", status.summary);
 }
+
+#[test]
+fn the_newest_results_of_a_wide_turn_stay_for_the_question_about_them() {
+    let ids: Vec<String> = (0..150).map(|at| format!("c{at}")).collect();
+    let mut talk = TranscriptBuilder::new();
+    talk.user("Run all checks.");
+    talk.calls(&ids.iter().map(|id| (id.as_str(), "check", "{}")).collect::<Vec<_>>());
+    ids.iter().for_each(|id| _ = talk.result(id, "check", &format!("{id} {}", "x".repeat(900))));
+    talk.user("Which failed?");
+    let transcript = talk.transcript();
+    let plan = planned(&plain(), &transcript, request(28_000, 1));
+    let shown = plan.project(&transcript);
+    let whole = shown.iter().filter(|item| item.text().len() > 900).count();
+    assert!((30..100).contains(&whole), "{whole}");
+    assert!(shown[151].text().starts_with("c149 "));
+    assert!(plan.estimated_tokens < 25_200, "{}", plan.estimated_tokens);
+}
