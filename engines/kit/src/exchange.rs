@@ -156,9 +156,10 @@ impl<'a> AnswerFitting<'a> {
     fn cut_results(&self, level_tokens: u64, cuts: &mut ReplacementMap) {
         for entry in self.results().filter(|entry| self.entry_tokens(entry) > level_tokens) {
             // Cutting its text does not remove an image.
-            let cut = match entry.has(Flags::IMAGES) {
-                true => Some(self.line(&entry)),
-                false => cut_result(&entry, level_tokens * CHARS_PER_TOKEN, LAYER),
+            let cut = if entry.has(Flags::IMAGES) {
+                Some(self.line(&entry))
+            } else {
+                cut_result(&entry, level_tokens * CHARS_PER_TOKEN, LAYER)
             };
             cut.into_iter().for_each(|shown| cuts.insert(&entry, shown));
         }
