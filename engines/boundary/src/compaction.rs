@@ -70,6 +70,10 @@ impl BoundaryEngine {
     ) -> Result<Plan> {
         let BoundarySummariser { host, transcript, layout, .. } = *summariser;
         let session = &summariser.request.session;
+        // Without history the compaction only cuts what stays.
+        if layout.fold.is_empty() {
+            return Ok(layout::build_plan(transcript, layout, "", None, ""));
+        }
         // Entries may have been added since the last ingest.
         self.update_notes(transcript, session);
         let running_notes = self.notes.notes_covering(transcript, session, layout.tail);

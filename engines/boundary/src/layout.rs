@@ -129,43 +129,70 @@ impl LayoutPlanner<'_> {
         let answer = exchange.map_or(0..0, NewestExchange::answer);
         let mut shown = self.previews.rewrites().clone();
         exchange.into_iter().for_each(|exchange| shown.extend(exchange.cuts()));
-        self.layout_showing(tail, whole_tokens, answer, shown)
+        let fold = self.fold_before(tail, answer);
+        let whole = self.transcript.total_tokens().min(self.target.budget_tokens);
+        // Too little to be worth a summary and the loss of the cached prefix.
+        if fold.tokens() < share_of(whole, LEAST_FOLD_SHARE) {
+            return None;
+        }
+        self.layout_showing(fold, tail, whole_tokens, shown)
     }
 
-    /// The layout whose kept results and call arguments are cut to what a short summary leaves.
+    /// The layout whose kept results and call arguments are cut to what a short summary leaves;
+    /// without a summary if there is too little to fold.
     fn layout_with_cuts(&self, tail: u64) -> Option<BoundaryLayout> {
         let LayoutPlanner { transcript, target, .. } = self;
-        let fold_end = gaps(&protected_before(transcript, tail, 0..0), tail);
-        let kept = gaps(&fold_end, transcript.len() as u64);
-        let summary_tokens =
-            FRAME_TOKENS + SHORT_SUMMARY_PARTS * LEAST_SUMMARY_CHARS / CHARS_PER_TOKEN;
-        let limit_tokens = share_of(target.budget_tokens, target.target_share());
-        let caps = EntryCaps::fit(transcript, &kept, limit_tokens.saturating_sub(summary_tokens));
-        let mut shown = self.previews.rewrites().clone();
-        for entry in kept.into_iter().flat_map(|range| transcript.range(range)) {
-            caps.cut(&entry, LAYER).into_iter().for_each(|cut| shown.insert(&entry, cut));
+        let least_tokens = SHORT_SUMMARY_PARTS * LEAST_SUMMARY_CHARS / CHARS_PER_TOKEN;
+        let target_tokens = share_of(target.budget_tokens, target.target_share());
+        let limit_tokens = target_tokens.saturating_sub(FRAME_TOKENS + least_tokens);
+        // What fits is not cut for the sake of a summary.
+        if transcript.total_tokens() <= target.budget_tokens {
+            return None;
         }
-        self.layout_showing(tail, target.budget_tokens, 0..0, shown)
+        let cut = |fold: &HistoryFold| {
+            let kept = gaps(fold.gaps(), transcript.len() as u64);
+            let caps = EntryCaps::fit(transcript, &kept, limit_tokens);
+            let mut shown = self.previews.rewrites().clone();
+            for entry in kept.into_iter().flat_map(|range| transcript.range(range)) {
+                caps.cut(&entry, LAYER).into_iter().for_each(|cut| shown.insert(&entry, cut));
+            }
+            shown
+        };
+        let fold = self.fold_before(tail, 0..0);
+        let shown = cut(&fold);
+        self.layout_showing(fold, tail, target.budget_tokens, shown).or_else(|| {
+            let fold = HistoryFold::default();
+            let shown = cut(&fold);
+            let fits = shown.shown_tokens(transcript) <= target_tokens;
+            fits.then(|| BoundaryLayout {
+                fold,
+                tail,
+                shown,
+                summary_chars: 0,
+                ledger: SummaryLedger::default(),
+                ledger_limits: LedgerLimits::new(0, &self.settings.room),
+                room_tokens: 0,
+            })
+        })
+    }
+
+    fn fold_before(&self, tail: u64, answer: Range<u64>) -> HistoryFold {
+        let kept = protected_before(self.transcript, tail, answer);
+        HistoryFold::anchored_at_largest(self.transcript, gaps(&kept, tail))
     }
 
     fn layout_showing(
         &self,
+        fold: HistoryFold,
         tail: u64,
         whole_tokens: u64,
-        answer: Range<u64>,
         shown: ReplacementMap,
     ) -> Option<BoundaryLayout> {
         let LayoutPlanner { transcript, target, settings, .. } = self;
-        let kept = protected_before(transcript, tail, answer);
-        let fold = HistoryFold::anchored_at_largest(transcript, gaps(&kept, tail));
         let before_tokens = transcript.total_tokens();
-        // Too little to be worth a summary and the loss of the cached prefix.
-        if fold.tokens() < share_of(before_tokens.min(target.budget_tokens), LEAST_FOLD_SHARE) {
-            return None;
-        }
         // Kept entries may be shown as previews or cut, which cost less than the entries.
-        let kept = kept.into_iter().chain([tail..transcript.len() as u64]);
-        let shown_less: u64 = kept.map(|range| shown.saved_tokens(range)).sum();
+        let kept = gaps(fold.gaps(), transcript.len() as u64);
+        let shown_less: u64 = kept.into_iter().map(|range| shown.saved_tokens(range)).sum();
         let kept_tokens = before_tokens - fold.tokens() - shown_less;
         let room_tokens = share_of(whole_tokens, target.target_share())
             .saturating_sub(kept_tokens)
@@ -353,6 +380,13 @@ mod tests {
         let layout = planned(&talk, target(10_000), |planner| planner.choose_smallest()).unwrap();
         let shown = format!("{:?}", layout.shown.get(talk.len() - 2).unwrap());
         assert!(shown.contains("a.rs") && layout.summary_chars >= LEAST_SUMMARY_CHARS);
+        // Nothing to fold: the call alone is too large.
+        let mut talk = TranscriptBuilder::new();
+        talk.user("go").calls(&[("w", "write", &write)]).result("w", "write", "done");
+        let planner = |planner: &LayoutPlanner<'_>| planner.choose_smallest();
+        let layout = planned(&talk, target(6_000), planner).unwrap();
+        assert!(layout.fold.is_empty());
+        assert!(layout.shown.shown_tokens(&talk.transcript()) <= 5_400);
     }
 
     #[test]

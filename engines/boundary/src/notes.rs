@@ -5,6 +5,7 @@ use std::ops::Range;
 use ctxhost_engine_api::{Flags, Role, Transcript};
 use ctxhost_engine_kit::calls::render_failure_line;
 use ctxhost_engine_kit::files::FileLedger;
+use ctxhost_engine_kit::redact::redact;
 use ctxhost_engine_kit::summary::{
     ExcerptRole, SummaryOutline, earlier_summaries, extract_sections, message_excerpts,
 };
@@ -55,6 +56,11 @@ pub(crate) fn append_range(
         .with_lines(FILES, FileLedger::from_range(transcript, range.clone()).lines())
         .with_lines(ERRORS, errors(transcript, range));
     TEMPLATE.append(outline, &new_sections);
+}
+
+/// A request as a line of the next step.
+pub(crate) fn request_line(text: &str) -> String {
+    clip(&one_line(&redact(text)), LONG_LINE_CHARS).into_owned()
 }
 
 fn append_user_message(outline: &mut SummaryOutline, line: &str) {
@@ -126,6 +132,17 @@ mod tests {
             assert_eq!(outline.lines(heading), lines, "{heading}");
         }
         assert_eq!(outline.lines(MESSAGES).len(), 2);
+    }
+
+    #[test]
+    fn a_request_that_was_answered_is_not_pending() {
+        let mut talk = TranscriptBuilder::new();
+        talk.user("Write the files.").assistant("Written.");
+        talk.user("Next, write file 2.").assistant("File 2 written.");
+        talk.user("接下来写第三个文件。").assistant("Written. Next step: the index.");
+        let outline = notes_from_range(&talk.transcript(), 0..talk.len());
+        assert_eq!(outline.lines(PENDING), ["Next step: the index."]);
+        assert!(outline.lines(NEXT).is_empty());
     }
 
     #[test]

@@ -9,12 +9,16 @@ use ctxhost_engine_kit::summariser::{
 use ctxhost_engine_kit::summary::SummaryOutline;
 
 use crate::layout::BoundaryLayout;
-use crate::sections::{self, TEMPLATE};
+use crate::sections::{self, MESSAGES, NEXT, TEMPLATE};
 use crate::settings::Settings;
 use crate::{notes, prompt};
 
 /// Retries after an answer without all sections.
 const SECTION_TRIES: u32 = 1;
+
+/// Lines in place of requests that the prompt has word for word.
+const IN_LEDGER: &str = "Word for word in <user-requests>.";
+const KEPT_REQUEST: &str = "The newest request, word for word in the conversation.";
 
 /// Inputs of one summary.
 #[derive(Clone, Copy)]
@@ -33,6 +37,7 @@ impl BoundarySummariser<'_> {
         running: Option<SummaryOutline>,
     ) -> Result<WrittenSummary> {
         // Notes that do not fit are not cut if a model can write a shorter summary.
+        let running = running.map(|outline| self.refer_to_requests(outline));
         let whole = running.as_ref().map(|outline| TEMPLATE.render(outline));
         if let Some(text) = whole.filter(|text| weighted_chars(text) <= self.layout.summary_chars) {
             return Ok(WrittenSummary::new(text, "running notes"));
@@ -44,9 +49,28 @@ impl BoundarySummariser<'_> {
                 Err(error) => notes.push(failure_note(&error)),
             }
         }
-        let extracted = || notes::notes_from_range(self.transcript, 0..self.layout.tail);
+        let extracted = || {
+            self.refer_to_requests(notes::notes_from_range(self.transcript, 0..self.layout.tail))
+        };
         let text = self.fit_template(running.unwrap_or_else(extracted));
         Ok(WrittenSummary { notes, ..WrittenSummary::new(text, EXTRACTIVE) })
+    }
+
+    /// Refers to requests that the prompt has word for word: the folded ones in the ledger, and the
+    /// newest one, which is kept.
+    fn refer_to_requests(&self, mut outline: SummaryOutline) -> SummaryOutline {
+        if self.layout.ledger_limits.request_chars > 0 {
+            outline.clear(MESSAGES);
+            outline = outline.with_lines(MESSAGES, [IN_LEDGER.to_owned()]);
+        }
+        let newest = self.transcript.newest_user_message();
+        let newest = newest.map(|entry| notes::request_line(entry.text()));
+        let is_newest = |line: &String| newest.as_ref() == Some(line);
+        let (kept, pending): (Vec<String>, Vec<String>) =
+            outline.lines(NEXT).iter().cloned().partition(is_newest);
+        outline.clear(NEXT);
+        let kept = kept.first().map(|_| KEPT_REQUEST.to_owned());
+        outline.with_lines(NEXT, pending.into_iter().chain(kept))
     }
 
     fn fit_template(&self, mut outline: SummaryOutline) -> String {

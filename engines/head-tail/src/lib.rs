@@ -38,6 +38,8 @@ use ctxhost_engine_api::{
     PlanNote, Result, Transcript,
 };
 use ctxhost_engine_kit::budget::RequestBudget;
+use ctxhost_engine_kit::exchange::NewestExchange;
+use ctxhost_engine_kit::replacement::ReplacementMap;
 use ctxhost_engine_kit::session_map::SessionMap;
 use ctxhost_engine_kit::settings::share_of;
 use ctxhost_engine_kit::status::{CompactionCounter, request_compaction};
@@ -128,6 +130,12 @@ impl HeadTailSession {
     fn prune(&mut self, transcript: &Transcript, budget: &RequestBudget, settings: &Settings) {
         let trigger_tokens = settings.trigger_tokens(budget);
         let batch_tokens = share_of(trigger_tokens, settings.prune_batch_share);
+        if self.pruned.rewrites().shown_tokens(transcript) <= trigger_tokens {
+            return;
+        }
+        let no_rewrites = ReplacementMap::default();
+        let exchange = NewestExchange::fit(transcript, budget.budget_tokens, 1, &no_rewrites);
+        let exchange = exchange.as_ref();
         // First outside the tail; inside its minimum of messages only if that is not enough.
         for messages in [settings.tail_messages, 0] {
             let tokens = self.pruned.rewrites().shown_tokens(transcript);
@@ -136,9 +144,9 @@ impl HeadTailSession {
             }
             let tail = cut::tail_start(transcript, trigger_tokens, messages, settings);
             if tokens > budget.budget_tokens
-                || self.pruned.needs_pruning(transcript, tail, batch_tokens)
+                || self.pruned.needs_pruning(transcript, tail, exchange, batch_tokens)
             {
-                self.pruned.prune_until(transcript, tail, settings);
+                self.pruned.prune_until(transcript, tail, exchange, settings);
             }
         }
     }

@@ -3,9 +3,10 @@
 
 use std::sync::LazyLock;
 
-use ctxhost_engine_api::Transcript;
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
+use ctxhost_engine_api::{Entry, EntryKind, Transcript};
 use ctxhost_engine_kit::calls::{open_failures, render_failure_line};
+use ctxhost_engine_kit::dialogue::is_request;
 use ctxhost_engine_kit::history_fold::HistoryFold;
 use ctxhost_engine_kit::redact::redact;
 use ctxhost_engine_kit::summary::{
@@ -61,9 +62,11 @@ pub(crate) fn write_notes(
 ) -> String {
     let excerpts = message_excerpts(transcript, middle.gaps());
     let mut newer = extract_sections(&excerpts);
+    let task = first_request(transcript);
     // The goal must not be empty: the newest request is kept elsewhere, but names the task.
     if newer.requests.is_empty() {
-        newer.requests.extend(transcript.newest_user_message().map(|entry| line(entry.text())));
+        let newest = || transcript.newest_user_message().map(|entry| line(entry.text()));
+        newer.requests.extend(task.clone().or_else(newest));
     }
     let mut sections = match previous_notes(transcript, middle) {
         Some(older) => merge(SummarySections::parse(&remove_sections(&older, &TRANSIENT)), newer),
@@ -77,7 +80,7 @@ pub(crate) fn write_notes(
     let failures = failures(transcript, middle);
     let render = |sections: &SummarySections| {
         insert_files(
-            &render_form(sections, &current_work, &failures),
+            &render_form(task.as_deref(), sections, &current_work, &failures),
             transcript,
             middle,
             limit_chars,
@@ -127,13 +130,28 @@ pub(crate) fn remove_sections(summary: &str, headings: &[&str]) -> String {
     kept
 }
 
-fn render_form(sections: &SummarySections, current_work: &[String], failures: &[String]) -> String {
+/// The request that began the session; `None` if it was summarised.
+fn first_request(transcript: &Transcript) -> Option<String> {
+    let since_summary = |entry: &Entry<'_>| entry.kind() != EntryKind::CompactionSummary;
+    let first = transcript.iter().take_while(since_summary).find(is_request)?;
+    Some(line(first.text()))
+}
+
+fn render_form(
+    task: Option<&str>,
+    sections: &SummarySections,
+    current_work: &[String],
+    failures: &[String],
+) -> String {
+    // Later requests often name only a step of the task.
+    let later = sections.requests.iter().map(String::as_str).filter(|ask| Some(*ask) != task);
+    let goal: Vec<&str> = task.into_iter().chain(later).collect();
     let is_decision = |line: &&String| DECIDED.as_ref().is_some_and(|words| words.is_match(line));
     let is_past = |line: &&String| !sections.todos.contains(line);
     let (decided, done): (Vec<&String>, Vec<&String>) =
         sections.decisions.iter().filter(is_past).partition(is_decision);
     [
-        format!("## Goal\n{}", render_bullets(&sections.requests)),
+        format!("## Goal\n{}", render_bullets(&goal)),
         format!("## Progress\n### Done\n{}", render_bullets(&done)),
         format!("### In Progress\n{}", render_bullets(current_work)),
         format!("### Blocked\n{}", render_bullets(failures)),
@@ -190,6 +208,7 @@ mod tests {
         let notes = write_notes(&talk.transcript(), &whole(&talk), 16_000);
         let expected = "\
 ## Goal
+- Fix the login in /srv/app/login.rs. Never touch the schema.
 - Now deploy it to /srv/app/live
 
 ## Progress
@@ -221,6 +240,17 @@ mod tests {
 - /srv/app/live";
         assert_eq!(notes, expected);
         assert!(HEADINGS.iter().all(|heading| notes.contains(heading)));
+    }
+
+    #[test]
+    fn the_goal_is_the_task_also_where_later_requests_name_steps() {
+        let mut talk = TranscriptBuilder::new();
+        talk.user("Port the billing service to Rust.").assistant("Module m0 is ported.");
+        talk.user("Continue with module m1.").assistant("Ported m1.");
+        talk.user("Continue with module m2.");
+        let middle = HistoryFold::anchored_at_last(&talk.transcript(), vec![1..4]);
+        let notes = write_notes(&talk.transcript(), &middle, 16_000);
+        assert!(notes.starts_with("## Goal\n- Port the billing service to Rust.\n\n"), "{notes}");
     }
 
     #[test]

@@ -3,12 +3,14 @@
 //! The model must read a file again if it needs it; the session keeps everything.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::transcript::tokens::group_thousands;
 use ctxhost_engine_api::{Entry, Flags, Role, Transcript};
 use ctxhost_engine_kit::calls::{render_result_line, shorten_arguments};
 use ctxhost_engine_kit::cursor::TranscriptCursor;
+use ctxhost_engine_kit::exchange::NewestExchange;
 use ctxhost_engine_kit::replacement::{Replacement, ReplacementMap};
 use ctxhost_engine_kit::text::clip;
 
@@ -23,6 +25,8 @@ pub(crate) struct SessionPruning {
     cursor: TranscriptCursor,
     /// Entries before this position are decided.
     until: u64,
+    /// Calls and results among them that the newest request is about; undecided while they are.
+    held: Range<u64>,
     rewrites: ReplacementMap,
 }
 
@@ -33,6 +37,7 @@ impl SessionPruning {
         let is_another = self.cursor.advance(transcript).start == 0;
         if is_another && self.until > 0 {
             self.until = self.rewrites.rebase(transcript);
+            self.held = 0..0;
         }
     }
 
@@ -46,20 +51,32 @@ impl SessionPruning {
         &self,
         transcript: &Transcript,
         tail: u64,
+        exchange: Option<&NewestExchange>,
         batch_tokens: u64,
     ) -> bool {
-        let undecided = transcript.range(self.until..tail).filter(|e| e.role() == Role::Tool);
-        undecided.map(|entry| entry.tokens()).sum::<u64>() >= batch_tokens.max(1)
+        let held = held_before(tail, exchange);
+        let undecided = self.undecided(transcript, tail, &held);
+        let results = undecided.filter(|entry| entry.role() == Role::Tool);
+        results.map(|entry| entry.tokens()).sum::<u64>() >= batch_tokens.max(1)
     }
 
-    /// Decides every entry before `tail`.
-    pub(crate) fn prune_until(&mut self, transcript: &Transcript, tail: u64, settings: &Settings) {
+    /// Decides every entry before `tail` but the results that the newest request is about, of which
+    /// those that do not fit are cut.
+    pub(crate) fn prune_until(
+        &mut self,
+        transcript: &Transcript,
+        tail: u64,
+        exchange: Option<&NewestExchange>,
+        settings: &Settings,
+    ) {
+        let held = held_before(tail, exchange);
         if tail <= self.until {
             return;
         }
         // Over the whole transcript, because the newest copy may be in the tail.
         let newest = newest_of_each(transcript, settings);
-        for entry in transcript.range(self.until..tail).filter(|e| !e.has(Flags::PINNED)) {
+        let due: Vec<Entry<'_>> = self.undecided(transcript, tail, &held).collect();
+        for entry in due.into_iter().filter(|e| !e.has(Flags::PINNED)) {
             let replacement = match entry.role() {
                 Role::Tool => result(transcript, &entry, &newest, settings),
                 _ => arguments(&entry, settings),
@@ -68,8 +85,36 @@ impl SessionPruning {
                 .into_iter()
                 .for_each(|replacement| self.rewrites.insert(&entry, replacement));
         }
+        for entry in transcript.range(held.clone()) {
+            // Decided once: the room varies from request to request.
+            let cut = exchange.and_then(|exchange| exchange.cuts().get(entry.seq()));
+            let cut = cut.filter(|_| held != self.held && self.rewrites.get(entry.seq()).is_none());
+            cut.cloned().into_iter().for_each(|cut| self.rewrites.insert(&entry, cut));
+        }
+        self.held = held;
         self.until = tail;
     }
+
+    fn undecided<'t>(
+        &self,
+        transcript: &'t Transcript,
+        tail: u64,
+        held: &Range<u64>,
+    ) -> impl Iterator<Item = Entry<'t>> {
+        let held = held.clone();
+        let new = transcript.range(self.until..tail.max(self.until));
+        let entries = transcript.range(self.held.clone()).chain(new);
+        let is_new = |entry: &Entry<'_>| self.rewrites.get(entry.seq()).is_none();
+        entries.filter(move |entry| !held.contains(&entry.seq()) && is_new(entry))
+    }
+}
+
+/// The calls and results that the newest request is about, if they are before `tail`.
+fn held_before(tail: u64, exchange: Option<&NewestExchange>) -> Range<u64> {
+    let answer = exchange.map_or(0..0, NewestExchange::answer);
+    // A message alone has nothing to prune.
+    let is_held = answer.end <= tail && answer.end - answer.start > 1;
+    if is_held { answer } else { 0..0 }
 }
 
 /// Position of the last occurrence of each long text.
@@ -141,7 +186,7 @@ mod tests {
         reads(&mut talk, 0..6);
         let (mut pruned, first) = (SessionPruning::default(), talk.transcript());
         pruned.follow(&first);
-        pruned.prune_until(&first, 9, &settings);
+        pruned.prune_until(&first, 9, None, &settings);
         let before = seen(&pruned, &first);
         assert_eq!(before[2], "[old output left out: read src/0.rs -> ok, 40 lines, 560 chars]");
         assert!(before[10].starts_with("fn part4"));
@@ -164,7 +209,7 @@ mod tests {
         let transcript = talk.transcript();
         let mut pruned = SessionPruning::default();
         pruned.follow(&transcript);
-        pruned.prune_until(&transcript, 5, &Settings::default());
+        pruned.prune_until(&transcript, 5, None, &Settings::default());
         let seen = seen(&pruned, &transcript);
         assert_eq!(seen[2], "[old output left out: ls; the same was printed again later]");
         assert_eq!(seen[4], seen[2]);
@@ -180,13 +225,37 @@ mod tests {
         let transcript = talk.transcript();
         let mut pruned = SessionPruning::default();
         pruned.follow(&transcript);
-        pruned.prune_until(&transcript, 4, &Settings::default());
+        pruned.prune_until(&transcript, 4, None, &Settings::default());
         let plan = pruned.rewrites().plan(&transcript);
         let ctxhost_engine_api::Action::ReplaceRaw { raw, .. } = &plan.ops[1].action else {
             panic!("{:?}", plan.ops);
         };
         assert!(raw.len() < 500 && raw.contains('…') && raw.contains("a.rs"), "{raw}");
         assert_eq!(ctxhost_engine_api::testing::plan_fault(&plan, &transcript), None);
+    }
+
+    #[test]
+    fn results_that_the_newest_request_is_about_stay_until_the_next_one() {
+        let settings = Settings::default();
+        let mut talk = TranscriptBuilder::new();
+        talk.user("run").calls(&[("a", "check", "{}"), ("b", "check", "{}")]);
+        talk.result("a", "check", &"left ".repeat(400)).result("b", "check", &"right ".repeat(400));
+        talk.user("Which failed?");
+        let mut pruned = SessionPruning::default();
+        let mut shown = |talk: &TranscriptBuilder, budget_tokens| {
+            let transcript = talk.transcript();
+            let none = ReplacementMap::default();
+            let exchange = NewestExchange::fit(&transcript, budget_tokens, 1, &none);
+            pruned.follow(&transcript);
+            pruned.prune_until(&transcript, talk.len() - 1, exchange.as_ref(), &settings);
+            seen(&pruned, &transcript)
+        };
+        let first = shown(&talk, 4_000);
+        assert!(first[2].starts_with("left left"));
+        talk.calls(&[("c", "check", "{}")]).result("c", "check", "ok");
+        assert_eq!(shown(&talk, 1_800)[..5], first, "another budget changes nothing");
+        talk.assistant("The right one.").user("Why?");
+        assert!(shown(&talk, 4_000)[2].starts_with("[old output left out"));
     }
 
     #[test]
@@ -197,7 +266,7 @@ mod tests {
         let before = talk.transcript();
         let mut pruned = SessionPruning::default();
         pruned.follow(&before);
-        pruned.prune_until(&before, 9, &Settings::default());
+        pruned.prune_until(&before, 9, None, &Settings::default());
         let line = seen(&pruned, &before)[8].clone();
         let mut log = ctxhost_engine_api::transcript::log::TranscriptLog::new(1);
         for entry in before.range(7..13) {
@@ -218,7 +287,7 @@ mod tests {
         let after = log.snapshot();
         pruned.follow(&after);
         assert_eq!(seen(&pruned, &after)[1], line);
-        assert!(!pruned.needs_pruning(&after, 2, 1));
-        assert!(pruned.needs_pruning(&after, 4, 1));
+        assert!(!pruned.needs_pruning(&after, 2, None, 1));
+        assert!(pruned.needs_pruning(&after, 4, None, 1));
     }
 }

@@ -65,7 +65,7 @@ fn the_boundary_is_between_the_task_and_the_last_turn() {
     assert_eq!(items[7].text(), "That was it.");
     assert!(!summary.contains("Host::history"), "the model cannot call the host");
     let files = plan.extras.details["readFiles"].as_array().unwrap();
-    assert_eq!(files.len(), 20);
+    assert_eq!(files.len(), 19, "the newest one is kept");
 }
 
 #[test]
@@ -163,4 +163,23 @@ fn the_second_compaction_merges_the_first() {
     assert_eq!(second.join("\n").matches("<summary>").count(), 1);
     assert!(second[1].contains("- Never touch the schema."), "{}", second[1]);
     assert!(!second[1].contains("I have read the summary"));
+}
+
+#[test]
+fn a_request_is_in_the_summary_once_and_pending_only_until_its_answer() {
+    for config in [json!({}), json!({ "session_memory": false })] {
+        let mut talk = TranscriptBuilder::new();
+        talk.user("Build the shop.").assistant(&"Built. ".repeat(400));
+        for request in 0..6 {
+            talk.user(&format!("Next, request R{request}"));
+            talk.assistant(&format!("File {request} written. {}", "words ".repeat(400)));
+        }
+        talk.user("Which files exist?");
+        let seen = EngineHarness::new(config).seen(&talk, 4_000).join("\n");
+        for request in 0..5 {
+            let count = seen.matches(&format!("Next, request R{request}")).count();
+            assert_eq!(count, 1, "{seen}");
+        }
+        assert_eq!(seen.matches("Which files exist?").count(), 1, "{seen}");
+    }
 }

@@ -33,9 +33,8 @@ fn notes_that_do_not_fit_leave_it_to_the_model() {
     let harness = EngineHarness::new(json!({ "summary_chars": 1_000 }));
     harness.host.answer(nine_sections("by the model"));
     let mut talk = reading(20);
-    (0..20).for_each(|n| {
-        _ = talk.user(&format!("and another thing, number {n}: {}", "why ".repeat(20)))
-    });
+    (0..20)
+        .for_each(|n| _ = talk.user(&format!("Never do thing number {n}: {}", "why ".repeat(20))));
     let seen = harness.seen(&talk, BUDGET);
     assert!(seen.iter().any(|text| text.contains("- by the model")), "{seen:?}");
 }

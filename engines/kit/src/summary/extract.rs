@@ -28,10 +28,14 @@ static DECISION: LazyLock<Option<Regex>> = LazyLock::new(|| {
 });
 static TODO: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
-        r"(?i)^\[ \]|\btodo\b|^next\b|\bnext step|\bstill need|\bremaining (?:work|task|step)|\bleft to do\b|接下来|下一步|待办|还需要|尚未",
+        r"(?i)^\[ \]|\btodo\b|\bstill need|\bremaining (?:work|task|step)|\bleft to do\b|待办|还需要|尚未",
     )
     .ok()
 });
+/// What a model will do next.
+// In the user's words it begins a request, which is pending only until its answer.
+static NEXT: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"(?i)^next\b|\bnext step|接下来|下一步").ok());
 /// Announcements of a model.
 // The calls that follow record the action more reliably than the announcement.
 static NARRATION: LazyLock<Option<Regex>> = LazyLock::new(|| {
@@ -65,7 +69,9 @@ pub fn extract_sections_before(
         todos: newest_lines(excerpts, MAX_LINES, |excerpt, sentence, _| {
             let is_question =
                 excerpt.role == ExcerptRole::Assistant && ends_in_question(&sentence.text);
-            !is_question && !is_done(&sentence.text) && is_about(&TODO, sentence)
+            let is_next = excerpt.role == ExcerptRole::Assistant && is_about(&NEXT, sentence);
+            let is_open = is_next || is_about(&TODO, sentence);
+            !is_question && !is_done(&sentence.text) && is_open
         }),
         constraints: drop_replaced(newest_lines(excerpts, MAX_LINES, |excerpt, sentence, _| {
             excerpt.role == ExcerptRole::User && is_constraint(sentence)
@@ -188,7 +194,7 @@ pub(super) mod tests {
 
     #[test]
     fn patterns_compile() {
-        for pattern in [&DECISION, &TODO, &NARRATION, &AGREEMENT] {
+        for pattern in [&DECISION, &TODO, &NEXT, &NARRATION, &AGREEMENT] {
             assert!(pattern.is_some());
         }
     }
