@@ -254,7 +254,8 @@ fn more_host_calls_than_the_limit_are_an_error() {
     let sandbox = play(&SandboxSettings::default());
     let calls: Vec<_> =
         (0..5).map(|_| sandbox.calls.begin(CallLimit::fixed(PATIENCE), None)).collect();
-    (0..1_100).for_each(|id| sandbox.complete(id, calls[id as usize / 220].id));
+    // One too many and nothing behind it: the host reads no more.
+    (0..1_025).for_each(|id| sandbox.complete(id, calls[id as usize / 220].id));
     let reason = sandbox.exit_reason();
     assert!(reason.contains("more than 1024 concurrent host calls"), "{reason}");
     wait_for(|| (sandbox.waiting() == 0).then_some(()));
