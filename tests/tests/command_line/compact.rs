@@ -173,7 +173,7 @@ fn the_rules_of_the_session_s_workspace_close_its_summary() {
     fs::create_dir(&work).unwrap();
     fs::write(work.join("AGENTS.md"), "# Work\n\n## Red Lines\n\nNever force-push.\n").unwrap();
     crowded(&path, &work);
-    let output = compact(&path, &["--dry-run"]);
+    let output = compact(&path, &["--dry-run", "--all"]);
     let (said, reported) = (text(&output.stderr), text(&output.stdout));
     assert!(
         said.contains(&format!("workspace rules {}", work.join("AGENTS.md").display())),
