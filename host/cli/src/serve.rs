@@ -19,7 +19,7 @@ use ctxhost_platform::processes::raise_open_files;
 use ctxhost_platform::signals::ShutdownSignals;
 use ctxhost_store::StoreKind;
 
-/// Run the HTTP gateway (Anthropic, OpenAI, Gemini and Ollama compatible).
+/// Run the HTTP gateway (Anthropic, OpenAI, Gemini, Ollama).
 ///
 /// Set a client's base URL to its address. Requests that need no change are forwarded byte for
 /// byte.

@@ -180,7 +180,7 @@ fn the_rules_of_the_session_s_workspace_close_its_summary() {
         "{said}"
     );
     assert!(
-        reported.contains("<workspace-critical-rules>\n## Red Lines\n\nNever force-push."),
+        reported.contains("<workspace-critical-rules>\n  ## Red Lines\n\n  Never force-push."),
         "{reported}"
     );
     let replayed = ctxhost().arg("replay").arg(&path).args(["--window", "64k"]).output().unwrap();
