@@ -121,13 +121,7 @@ fn is_done(line: &str) -> bool {
 }
 
 fn newest_identifiers(excerpts: &[MessageExcerpt<'_>]) -> Vec<String> {
-    let found = identifiers_of(excerpts.iter().rev().take(IDENTIFIER_MESSAGES));
-    // "None" would be wrong if only older messages have some.
-    if found.is_empty() { identifiers_of(excerpts.iter().rev()) } else { found }
-}
-
-fn identifiers_of<'a>(newest: impl Iterator<Item = &'a MessageExcerpt<'a>> + Clone) -> Vec<String> {
-    let newest = || newest.clone();
+    let newest = || excerpts.iter().rev().take(IDENTIFIER_MESSAGES);
     let spoken = newest().filter(|excerpt| excerpt.role != ExcerptRole::Tool);
     let printed = newest().filter(|excerpt| excerpt.role == ExcerptRole::Tool);
     // Tool output is full of names that the work does not need, so it comes last.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use ctxhost_engine_api::{Entry, PlanItem, Role};
+use ctxhost_engine_api::{Entry, PlanItem};
 use serde_json::Value;
 
 use super::dialect::InboundDialect;
@@ -110,7 +110,6 @@ fn inserted_item(
             let call = calls.get(&**call_id).copied();
             dialect.missing_result_item(call_id, tool, &item.text(), call)
         }
-        PlanItem::Inserted { role: Role::Assistant, text } => Some(dialect.assistant_item(text)),
         _ => Some(dialect.user_item(&item.text())),
     }
 }

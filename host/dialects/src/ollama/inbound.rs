@@ -131,10 +131,6 @@ impl InboundDialect for OllamaInbound {
         json!({ "role": "user", "content": text })
     }
 
-    fn assistant_item(&self, text: &str) -> Value {
-        json!({ "role": "assistant", "content": text })
-    }
-
     fn missing_result_item(
         &self,
         call_id: &str,
