@@ -56,7 +56,8 @@ fn messages(seen: &Seen) -> &[Value] {
 #[tokio::test]
 async fn the_models_own_summary_is_asked_behind_what_it_has_read() {
     let (last, asked) = compacted(model_of(WIRE), true, None).await;
-    let [behind] = asked.as_slice() else { panic!("{} requests", asked.len()) };
+    // A further attempt, with another cut, is asked like the first one.
+    let Some(behind) = asked.first() else { panic!("nothing was asked") };
     let (read, sent) = (messages(&last), messages(behind));
     assert_eq!(&sent[..read.len()], read, "the cache knows these");
     assert_eq!(sent.len(), read.len() + 1);
