@@ -27,7 +27,7 @@ const HEADER_CHARS: u64 = 60;
 /// The tool definitions for the model.
 pub(crate) fn tool_specs() -> Vec<ToolSpec> {
     vec![
-        search_tool("Search this conversation, including what is no longer in view. Answers excerpts with the ids of their entries or summaries."),
+        search_tool("Search this conversation, including what has left the view. Answers excerpts with the ids of their entries or summaries."),
         ToolSpec {
             name: EXPAND.into(),
             description: "Show the sources of a summary of this conversation (id such as d1-3, or root), or one of its entries in full.".into(),

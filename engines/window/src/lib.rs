@@ -1,6 +1,6 @@
-//! The `window` engine: keeps pinned entries and the newest whole turns that fit.
+//! The `window` engine: keeps pinned entries and the newest turns that fit.
 //!
-//! It reads no text and calls no model. A call is never separated from its results, and the newest
+//! It reads the user's requests alone, for rules, and calls no model. A call is never separated from its results, and the newest
 //! user message and frame always stay. Moves are rare because each frees [`Settings::slack_share`].
 
 mod settings;

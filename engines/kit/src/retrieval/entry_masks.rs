@@ -1,4 +1,4 @@
-//! The masks of a session, each written once: when an entry follows that is no result.
+//! The masks of a session, each written once: when an entry other than a result follows.
 //!
 //! A mask then depends on nothing that comes later, so a restart writes the same, and an assembly
 //! only looks it up. The names that the model uses right after a result count for its line.
@@ -31,7 +31,7 @@ struct EntryMask {
 pub(super) type MaskedPositions = BTreeMap<u64, u64>;
 
 impl EntryMasks {
-    /// Writes the masks of the entries before one that is no result, in the name of `layer`.
+    /// Writes the masks of the entries before the first that is not a result, in the name of `layer`.
     pub(super) fn write_before(
         &mut self,
         transcript: &Transcript,

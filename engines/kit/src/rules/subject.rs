@@ -71,12 +71,12 @@ pub fn drop_replaced(rules: Vec<String>) -> Vec<String> {
 /// Whether a word is a name or a number, such as `eu-1`, `src/main.rs`, `parse_body`.
 fn is_value(word: &str) -> bool {
     let word = word.trim_matches(|c: char| !c.is_alphanumeric());
-    // The first letter is upper case at the start of every sentence.
+    // Every sentence begins with a capital.
     let has_hump = word.chars().skip(1).any(char::is_uppercase);
     has_hump || word.contains(|c: char| c.is_ascii_digit() || "/_.@\\:=".contains(c))
 }
 
-/// A word in small letters without the marks around it.
+/// A word in lower case without the marks around it.
 fn bare_word(word: &str) -> String {
     word.trim_matches(|c: char| !c.is_alphanumeric()).to_lowercase()
 }
