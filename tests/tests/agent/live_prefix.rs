@@ -56,13 +56,15 @@ fn messages(seen: &Seen) -> &[Value] {
 #[tokio::test]
 async fn the_models_own_summary_is_asked_behind_what_it_has_read() {
     let (last, asked) = compacted(model_of(WIRE), true, None).await;
-    // A further attempt, with another cut, is asked like the first one.
-    let Some(behind) = asked.first() else { panic!("nothing was asked") };
-    let (read, sent) = (messages(&last), messages(behind));
-    assert_eq!(&sent[..read.len()], read, "the cache knows these");
-    assert_eq!(sent.len(), read.len() + 1);
-    assert_eq!(behind.body["tools"], last.body["tools"]);
-    assert_eq!(behind.answered, Answered::Summary);
+    assert!(!asked.is_empty(), "nothing was asked");
+    // How many attempts there are depends on the length of the temporary folder's name, which is in the conversation.
+    for behind in &asked {
+        let (read, sent) = (messages(&last), messages(behind));
+        assert_eq!(&sent[..read.len()], read, "the cache knows these");
+        assert_eq!(sent.len(), read.len() + 1);
+        assert_eq!(behind.body["tools"], last.body["tools"]);
+        assert_eq!(behind.answered, Answered::Summary);
+    }
 }
 
 #[tokio::test]
