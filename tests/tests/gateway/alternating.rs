@@ -50,3 +50,16 @@ async fn questions_and_answers_alternate_in_every_request() {
         }
     }
 }
+
+#[tokio::test]
+async fn an_answer_that_an_engine_inserts_is_no_words_of_the_user() {
+    let history = turns(true);
+    let is_question = |message: &Value| message["role"] == "user";
+    let body = |messages: &[Value]| json!({ "model": "m", "messages": messages });
+    let bodies = bodies("boundary", "/v1/chat/completions", &history, is_question, body).await;
+    let messages = bodies.last().unwrap()["messages"].as_array().unwrap();
+    let acknowledges = |message: &&Value| message.to_string().contains("I have read the summary");
+    let roles: Vec<&Value> =
+        messages.iter().filter(acknowledges).map(|message| &message["role"]).collect();
+    assert_eq!(roles, ["assistant"]);
+}

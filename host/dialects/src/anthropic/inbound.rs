@@ -125,6 +125,10 @@ impl InboundDialect for AnthropicInbound {
         json!({ "role": "user", "content": [text_block(text)] })
     }
 
+    fn assistant_item(&self, text: &str) -> Value {
+        json!({ "role": "assistant", "content": [text_block(text)] })
+    }
+
     fn missing_result_item(
         &self,
         call_id: &str,

@@ -131,6 +131,10 @@ impl InboundDialect for GeminiInbound {
         json!({ "role": "user", "parts": [{ "text": text }] })
     }
 
+    fn assistant_item(&self, text: &str) -> Value {
+        json!({ "role": "model", "parts": [{ "text": text }] })
+    }
+
     fn missing_result_item(
         &self,
         _call_id: &str,

@@ -48,6 +48,9 @@ pub trait InboundDialect: Send + Sync + fmt::Debug {
     /// A user message.
     fn user_item(&self, text: &str) -> Value;
 
+    /// An answer of text.
+    fn assistant_item(&self, text: &str) -> Value;
+
     /// A result for a call without one. `call` is the item with that call, in dialects with
     /// [`item_call_id`](Self::item_call_id). `None` if the call's kind has no known result.
     fn missing_result_item(

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use ctxhost_engine_api::{Entry, PlanItem};
+use ctxhost_engine_api::{Entry, PlanItem, Role};
 use serde_json::Value;
 
 use super::dialect::InboundDialect;
@@ -53,11 +53,13 @@ pub fn render_body(
     let mut group: Option<GroupEdits<'_>> = None;
     // Dialects with calls as items need the call's kind for a missing result.
     let calls = index_calls(dialect, projection, &source.body.items);
-    for item in projection {
+    for (number, item) in projection.iter().enumerate() {
         let at = item.entry().and_then(|entry| place(&entry));
         let Some(at) = at else {
             writer.write_group(group.take());
-            writer.insert(inserted_item(dialect, item, &calls));
+            // A conversation begins and ends with the user; several providers refuse any other.
+            let is_inner = !writer.parts.is_empty() && number + 1 < projection.len();
+            writer.insert(inserted_item(dialect, item, is_inner, &calls));
             continue;
         };
         if group.as_ref().is_none_or(|group| !group.continues_at(at)) {
@@ -70,6 +72,10 @@ pub fn render_body(
     }
     writer.write_group(group);
     writer.copy_until(source.groups.len());
+    if writer.parts.is_empty() {
+        // No provider answers an empty list; Ollama takes it for a request to load the model.
+        return source.json.as_bytes().to_vec();
+    }
     writer.join_parts().into_bytes()
 }
 
@@ -103,12 +109,16 @@ fn index_calls<'a>(
 fn inserted_item(
     dialect: &dyn InboundDialect,
     item: &PlanItem<'_>,
+    is_inner: bool,
     calls: &HashMap<String, &str>,
 ) -> Option<Value> {
     match item {
         PlanItem::MissingResult { call_id, tool } => {
             let call = calls.get(&**call_id).copied();
             dialect.missing_result_item(call_id, tool, &item.text(), call)
+        }
+        _ if is_inner && item.role() == Role::Assistant => {
+            Some(dialect.assistant_item(&item.text()))
         }
         _ => Some(dialect.user_item(&item.text())),
     }

@@ -131,6 +131,10 @@ impl InboundDialect for OllamaInbound {
         json!({ "role": "user", "content": text })
     }
 
+    fn assistant_item(&self, text: &str) -> Value {
+        json!({ "role": "assistant", "content": text })
+    }
+
     fn missing_result_item(
         &self,
         call_id: &str,

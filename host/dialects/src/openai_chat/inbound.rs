@@ -127,6 +127,10 @@ impl InboundDialect for OpenAiChatInbound {
         json!({ "role": "user", "content": text })
     }
 
+    fn assistant_item(&self, text: &str) -> Value {
+        json!({ "role": "assistant", "content": text })
+    }
+
     fn missing_result_item(
         &self,
         call_id: &str,

@@ -188,6 +188,11 @@ impl InboundDialect for OpenAiResponsesInbound {
     }
 
     /// The same items that Codex adds for interrupted calls.
+    fn assistant_item(&self, text: &str) -> Value {
+        let content = [json!({ "type": "output_text", "text": text })];
+        json!({ "type": "message", "role": "assistant", "content": content })
+    }
+
     fn missing_result_item(
         &self,
         call_id: &str,
