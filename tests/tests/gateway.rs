@@ -15,6 +15,8 @@ mod alternating;
 mod agent;
 #[path = "gateway/binary.rs"]
 mod binary;
+#[path = "gateway/clouds.rs"]
+mod clouds;
 #[path = "gateway/compaction.rs"]
 mod compaction;
 #[path = "gateway/counting.rs"]

@@ -52,7 +52,7 @@ async fn compress(State(state): State<Arc<GatewayState>>, request: Request) -> R
     if state.settings.pass_through || is_bypassed(&head.headers) {
         return unchanged_response(&request_body);
     }
-    let endpoint = Endpoint::ChatCompletions;
+    let endpoint = Endpoint::generate(DIALECT);
     let upstream = state.upstreams.select_for(&endpoint, &body);
     let provider =
         upstream.map_or_else(|| endpoint.provider().into(), |upstream| upstream.name.clone());
@@ -110,7 +110,7 @@ fn compress_response(
     responses::with_context_headers(
         responses::json(StatusCode::OK, body),
         report,
-        &Endpoint::ChatCompletions,
+        &Endpoint::generate(DIALECT),
     )
 }
 

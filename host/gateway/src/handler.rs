@@ -49,7 +49,7 @@ pub(super) async fn handle(state: Arc<GatewayState>, request: Request<Body>) -> 
     let Ok(permit) = state.request_permits.clone().try_acquire_owned() else {
         return overloaded(dialect);
     };
-    match endpoint_for(request.method(), request.uri().path()) {
+    match endpoint_for(&request) {
         Some(endpoint) if !state.settings.pass_through => {
             proxy_shaped(&state, endpoint, request, permit).await
         }
@@ -106,7 +106,7 @@ async fn proxy_shaped(
     request: Request<Body>,
     permit: OwnedSemaphorePermit,
 ) -> Response<Body> {
-    let dialect = endpoint.dialect();
+    let dialect = endpoint.dialect;
     let (mut head, body) = strip_token(state, request);
     let (max, budget) = (state.max_body_bytes(), &state.body_budget);
     let body = match limits::read_body(body, max, state.read_timeouts(), budget).await {
@@ -160,7 +160,7 @@ enum AttemptOutcome {
 impl ProxyCall<'_> {
     async fn attempt(&mut self, forward: UpstreamRequest) -> AttemptOutcome {
         let UpstreamRequest { body, report, mut in_flight } = forward;
-        let dialect = self.endpoint.dialect();
+        let dialect = self.endpoint.dialect;
         let done = |response| {
             AttemptOutcome::Done(with_context_headers(response, &report, &self.endpoint))
         };
@@ -264,7 +264,7 @@ impl ProxyCall<'_> {
         // The response has begun, so there is no retry, and it may take minutes.
         in_flight.drop_bodies();
         let reservation = self.state.body_budget.reservation();
-        let reader = UsageReader::new(self.endpoint.dialect(), framing_of(headers), reservation);
+        let reader = UsageReader::new(self.endpoint.dialect, framing_of(headers), reservation);
         let (state, endpoint) = (self.state.clone(), self.endpoint.clone());
         let at_end = move |usage: Option<TokenUsage>| {
             if let Some(usage) = &usage {

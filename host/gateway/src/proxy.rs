@@ -33,6 +33,6 @@ mod working_memory;
 pub use crate::conversations::ConversationLabel;
 pub use compress_endpoint::{CompressError, CompressedMessages, CompressionLimits};
 pub use core::Proxy;
-pub use endpoint::Endpoint;
+pub use endpoint::{Endpoint, EndpointAction, PathModel};
 pub use messages::{ClientRequest, LocalResponse, ShapingReport};
 pub use request::{InFlightRequest, ProxyAction, UpstreamRequest};

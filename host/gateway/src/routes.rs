@@ -1,35 +1,45 @@
 //! Maps paths to endpoints, and other requests to the provider whose API they use.
 
 use axum::http::header::AUTHORIZATION;
-use axum::http::{HeaderMap, Method, Uri};
+use axum::http::{HeaderMap, HeaderValue, Method, Request, Uri};
 
 use super::proxy::Endpoint;
-use ctxhost_dialects::DialectName;
+use super::proxy::EndpointAction::{Compact, CountTokens, Generate};
+use ctxhost_dialects::DialectName::{
+    self, AnthropicMessages, GoogleGenerativeAi, Ollama, OpenAiCompletions, OpenAiResponses,
+};
 
 /// The endpoint of a request; `None` for requests that are forwarded unshaped.
-pub(super) fn endpoint_for(method: &Method, path: &str) -> Option<Endpoint> {
-    if method != Method::POST {
-        return None;
-    }
-    shaped_endpoint(path)
+pub(super) fn endpoint_for<B>(request: &Request<B>) -> Option<Endpoint> {
+    // Of a signed body no byte may change.
+    let may_change = request.method() == Method::POST && !is_signed(request.headers());
+    may_change.then(|| shaped_endpoint(request.uri().path())).flatten()
+}
+
+/// Whether the request is signed as AWS requires where no key is sent.
+fn is_signed(headers: &HeaderMap) -> bool {
+    let authorization = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
+    authorization.is_some_and(|value| value.starts_with(b"AWS4-"))
 }
 
 /// The endpoint of a path, below any prefix: clients append `/v1` or not, and providers have base paths of their own
 /// (`/api/v1`, `/openai/deployments/{name}`, `/anthropic/v1`).
 fn shaped_endpoint(path: &str) -> Option<Endpoint> {
     let segments: Vec<&str> = path.split('/').filter(|segment| !segment.is_empty()).collect();
-    match segments.as_slice() {
-        [.., "chat", "completions"] => Some(Endpoint::ChatCompletions),
-        [.., "responses"] => Some(Endpoint::Responses),
-        [.., "responses", "compact"] => Some(Endpoint::ResponsesCompact),
-        [.., "responses", "input_tokens"] => Some(Endpoint::ResponsesCountTokens),
-        [base @ .., "messages"] if is_anthropic_base(base) => Some(Endpoint::Messages),
+    let endpoint = match segments.as_slice() {
+        [.., "chat", "completions"] => Some((OpenAiCompletions, Generate)),
+        [.., "responses"] => Some((OpenAiResponses, Generate)),
+        [.., "responses", "compact"] => Some((OpenAiResponses, Compact)),
+        [.., "responses", "input_tokens"] => Some((OpenAiResponses, CountTokens)),
+        [base @ .., "messages"] if is_anthropic_base(base) => Some((AnthropicMessages, Generate)),
         [base @ .., "messages", "count_tokens"] if is_anthropic_base(base) => {
-            Some(Endpoint::CountTokens)
+            Some((AnthropicMessages, CountTokens))
         }
-        [.., "api", "chat"] => Some(Endpoint::OllamaChat),
-        _ => generate_endpoint(path),
-    }
+        [.., "api", "chat"] => Some((Ollama, Generate)),
+        _ => None,
+    };
+    let endpoint = endpoint.map(|(dialect, action)| Endpoint::new(dialect, action));
+    endpoint.or_else(|| google_endpoint(path)).or_else(|| bedrock_endpoint(&segments))
 }
 
 /// Whether `messages` is Anthropic's endpoint here: OpenAI's threads have messages, too, behind the thread's id.
@@ -40,20 +50,43 @@ fn is_anthropic_base(base: &[&str]) -> bool {
     base.last().is_none_or(|last| *last == "anthropic" || is_version(last))
 }
 
-/// `models/{model}:generateContent` and similar, for any version and prefix.
-fn generate_endpoint(path: &str) -> Option<Endpoint> {
+/// `models/{model}:generateContent` and similar, for any version and prefix. Vertex serves Claude with Anthropic's bodies.
+fn google_endpoint(path: &str) -> Option<Endpoint> {
     let (folder, last) = path.rsplit_once('/')?;
     let (model, action) = last.rsplit_once(':')?;
     if model.is_empty() || !folder.ends_with("/models") {
         return None;
     }
-    let model = model.to_owned();
-    match action {
-        "generateContent" => Some(Endpoint::Generate { model, is_stream: false }),
-        "streamGenerateContent" => Some(Endpoint::Generate { model, is_stream: true }),
-        "countTokens" => Some(Endpoint::GenerateCountTokens { model }),
-        _ => None,
-    }
+    let is_claude = folder.ends_with("/anthropic/models");
+    let (dialect, action, is_stream) = match action {
+        "generateContent" => (GoogleGenerativeAi, Generate, false),
+        "streamGenerateContent" => (GoogleGenerativeAi, Generate, true),
+        "countTokens" => (GoogleGenerativeAi, CountTokens, false),
+        // Here the model is in the body.
+        "rawPredict" if is_claude && model == "count-tokens" => {
+            let endpoint = Endpoint::new(AnthropicMessages, CountTokens);
+            return Some(Endpoint { upstream: GoogleGenerativeAi, ..endpoint });
+        }
+        "rawPredict" if is_claude => (AnthropicMessages, Generate, false),
+        "streamRawPredict" if is_claude => (AnthropicMessages, Generate, true),
+        _ => return None,
+    };
+    let endpoint = Endpoint::new(dialect, action).with_path_model(model, is_stream);
+    Some(Endpoint { upstream: GoogleGenerativeAi, ..endpoint })
+}
+
+/// `/model/{id}/invoke`, where Bedrock serves Claude with Anthropic's bodies.
+fn bedrock_endpoint(segments: &[&str]) -> Option<Endpoint> {
+    let [.., "model", id, action] = segments else { return None };
+    let is_stream = match *action {
+        "invoke" => false,
+        "invoke-with-response-stream" => true,
+        _ => return None,
+    };
+    let is_claude = id.starts_with("anthropic.") || id.contains(".anthropic.");
+    // The ids have versions behind a colon, which some clients escape.
+    let id = id.replace("%3A", ":").replace("%3a", ":");
+    is_claude.then(|| Endpoint::generate(AnthropicMessages).with_path_model(id, is_stream))
 }
 
 /// The dialect of an unshaped request, by its path or headers.
@@ -135,7 +168,7 @@ const GOOGLE_VERBS: [&str; 11] = [
 /// The provider of a path that only one provider has.
 fn dialect_of_path(path: &str) -> Option<DialectName> {
     if let Some(endpoint) = shaped_endpoint(path) {
-        return Some(endpoint.dialect());
+        return Some(endpoint.upstream);
     }
     // A colon alone is no evidence: local servers use it in model names (`qwen3:8b`).
     let verb = path.rsplit('/').next().and_then(|last| last.rsplit_once(':')).map(|(_, verb)| verb);
@@ -183,49 +216,86 @@ fn begins_with_any(path: &str, names: &[&str]) -> bool {
 mod tests {
     use super::*;
 
+    fn post(path: &str) -> Option<Endpoint> {
+        endpoint_for(&Request::post(path).body(()).unwrap())
+    }
+
+    fn google(endpoint: Endpoint) -> Endpoint {
+        Endpoint { upstream: GoogleGenerativeAi, ..endpoint }
+    }
+
     #[test]
     fn endpoints_are_found_with_and_without_a_version() {
-        let post = |path: &str| endpoint_for(&Method::POST, path);
-        assert_eq!(post("/v1/messages"), Some(Endpoint::Messages));
-        assert_eq!(post("/chat/completions"), Some(Endpoint::ChatCompletions));
-        assert_eq!(post("/v1/responses/"), Some(Endpoint::Responses));
-        assert_eq!(post("/v1/messages/count_tokens"), Some(Endpoint::CountTokens));
-        let model = || "gemini-3-pro".to_owned();
+        assert_eq!(post("/v1/messages"), Some(Endpoint::generate(AnthropicMessages)));
+        assert_eq!(post("/chat/completions"), Some(Endpoint::generate(OpenAiCompletions)));
+        assert_eq!(post("/v1/responses/"), Some(Endpoint::generate(OpenAiResponses)));
+        let count = Endpoint::new(AnthropicMessages, CountTokens);
+        assert_eq!(post("/v1/messages/count_tokens"), Some(count));
+        let gemini = |action| Endpoint::new(GoogleGenerativeAi, action);
         for version in
             ["/v1", "/v1beta", "/v1alpha", "/v1/projects/p/locations/l/publishers/google"]
         {
             let path = format!("{version}/models/gemini-3-pro:streamGenerateContent");
-            assert_eq!(post(&path), Some(Endpoint::Generate { model: model(), is_stream: true }));
+            let expected = gemini(Generate).with_path_model("gemini-3-pro", true);
+            assert_eq!(post(&path), Some(expected));
         }
-        let count = post("/v1beta/models/gemini-3-pro:countTokens");
-        assert_eq!(count, Some(Endpoint::GenerateCountTokens { model: model() }));
+        let count = gemini(CountTokens).with_path_model("gemini-3-pro", false);
+        assert_eq!(post("/v1beta/models/gemini-3-pro:countTokens"), Some(count));
     }
 
     #[test]
     fn endpoints_are_found_below_the_base_paths_of_providers() {
-        for (path, endpoint) in [
-            ("/api/v1/chat/completions", Endpoint::ChatCompletions),
-            ("/openai/deployments/d/chat/completions", Endpoint::ChatCompletions),
-            ("/api/paas/v4/chat/completions", Endpoint::ChatCompletions),
-            ("/v1//chat/completions", Endpoint::ChatCompletions),
-            ("/openai/v1/responses", Endpoint::Responses),
-            ("/backend-api/codex/responses", Endpoint::Responses),
-            ("/openai/responses/compact", Endpoint::ResponsesCompact),
-            ("/openai/v1/responses/input_tokens", Endpoint::ResponsesCountTokens),
-            ("/anthropic/v1/messages", Endpoint::Messages),
-            ("/anthropic/messages", Endpoint::Messages),
-            ("/apps/anthropic/v1/messages/count_tokens", Endpoint::CountTokens),
-            ("/api/chat", Endpoint::OllamaChat),
-            ("/ollama/api/chat", Endpoint::OllamaChat),
+        for (path, dialect, action) in [
+            ("/api/v1/chat/completions", OpenAiCompletions, Generate),
+            ("/openai/deployments/d/chat/completions", OpenAiCompletions, Generate),
+            ("/api/paas/v4/chat/completions", OpenAiCompletions, Generate),
+            ("/v1//chat/completions", OpenAiCompletions, Generate),
+            ("/openai/v1/responses", OpenAiResponses, Generate),
+            ("/backend-api/codex/responses", OpenAiResponses, Generate),
+            ("/openai/responses/compact", OpenAiResponses, Compact),
+            ("/openai/v1/responses/input_tokens", OpenAiResponses, CountTokens),
+            ("/anthropic/v1/messages", AnthropicMessages, Generate),
+            ("/anthropic/messages", AnthropicMessages, Generate),
+            ("/apps/anthropic/v1/messages/count_tokens", AnthropicMessages, CountTokens),
+            ("/api/chat", Ollama, Generate),
+            ("/ollama/api/chat", Ollama, Generate),
         ] {
-            assert_eq!(endpoint_for(&Method::POST, path), Some(endpoint.clone()), "{path}");
-            assert_eq!(dialect_of_path(path), Some(endpoint.dialect()), "{path}");
+            assert_eq!(post(path), Some(Endpoint::new(dialect, action)), "{path}");
+            assert_eq!(dialect_of_path(path), Some(dialect), "{path}");
         }
     }
 
     #[test]
+    fn claude_is_found_in_clouds() {
+        let models = "/v1/projects/p/locations/global/publishers/anthropic/models";
+        let claude = || Endpoint::generate(AnthropicMessages);
+        let id = "claude-sonnet-4-5@20250929";
+        for (action, is_stream) in [("rawPredict", false), ("streamRawPredict", true)] {
+            let path = format!("{models}/{id}:{action}");
+            let expected = google(claude().with_path_model(id, is_stream));
+            assert_eq!(post(&path), Some(expected));
+            assert_eq!(dialect_of_path(&path), Some(GoogleGenerativeAi));
+        }
+        let count = google(Endpoint::new(AnthropicMessages, CountTokens));
+        assert_eq!(post(&format!("{models}/count-tokens:rawPredict")), Some(count));
+
+        let id = "us.anthropic.claude-sonnet-4-5-20250929-v1:0";
+        for colon in [":", "%3A"] {
+            let path = format!("/model/{}/invoke-with-response-stream", id.replace(':', colon));
+            assert_eq!(post(&path), Some(claude().with_path_model(id, true)));
+        }
+        let path = format!("/model/{id}/invoke");
+        let signed = |scheme: &str| {
+            let header = format!("{scheme} Credential=x");
+            endpoint_for(&Request::post(&path).header(AUTHORIZATION, header).body(()).unwrap())
+        };
+        assert_eq!(signed("Bearer"), Some(claude().with_path_model(id, false)));
+        assert_eq!(signed("AWS4-HMAC-SHA256"), None);
+    }
+
+    #[test]
     fn other_paths_have_no_endpoint() {
-        assert_eq!(endpoint_for(&Method::GET, "/v1/responses"), None);
+        assert_eq!(endpoint_for(&Request::get("/v1/responses").body(()).unwrap()), None);
         for path in [
             "/",
             "/v1/embeddings",
@@ -236,8 +306,11 @@ mod tests {
             "/v1beta/models/m:embedContent",
             "/v1beta/models/:generateContent",
             "/v1beta/caches/m:generateContent",
+            "/v1/projects/p/locations/l/publishers/mistralai/models/m:rawPredict",
+            "/model/amazon.nova-pro-v1:0/invoke",
+            "/model/anthropic.claude-v1:0/converse",
         ] {
-            assert_eq!(endpoint_for(&Method::POST, path), None, "{path}");
+            assert_eq!(post(path), None, "{path}");
         }
     }
 

@@ -126,7 +126,7 @@ impl Upstreams {
     pub(super) fn select_for(&self, endpoint: &Endpoint, body: &[u8]) -> Option<Arc<Upstream>> {
         // The body is not parsed for its model unless a model has a route.
         let model = (!self.by_model.is_empty()).then(|| model_of(endpoint, body)).flatten();
-        self.select(endpoint.dialect(), model.as_deref())
+        self.select(endpoint.upstream, model.as_deref())
     }
 
     /// The upstream of a model if one is configured for it, else of the dialect.
@@ -150,11 +150,9 @@ fn model_of(endpoint: &Endpoint, body: &[u8]) -> Option<String> {
         #[serde(borrow, default)]
         model: Option<Cow<'a, str>>,
     }
-    match endpoint {
-        Endpoint::Generate { model, .. } | Endpoint::GenerateCountTokens { model } => {
-            Some(model.clone())
-        }
-        _ => serde_json::from_slice::<WireModelField<'_>>(body).ok()?.model.map(Cow::into_owned),
+    match &endpoint.path_model {
+        Some(model) => Some(model.id.clone()),
+        None => serde_json::from_slice::<WireModelField<'_>>(body).ok()?.model.map(Cow::into_owned),
     }
 }
 

@@ -73,10 +73,15 @@ fn thinking_tokens(request: &Request<'_>) -> Option<u64> {
         .then(|| thinking["budget_tokens"].as_u64().unwrap_or_default())
 }
 
-/// The version of the API is named: a day, which SDKs of this autumn put later than 2023-06-01.
+/// The version of the API is named: a day, which SDKs of this autumn put later than 2023-06-01. Clouds have it in the body.
 fn a_0(request: &Request<'_>, notes: &mut Notes<'_>) {
     let version = request.headers.get("anthropic-version").and_then(|value| value.to_str().ok());
-    let named = version.is_some_and(|day| is_day(day) && day >= "2023-06-01");
+    let version = version.unwrap_or_else(|| {
+        let version = text(request.body, "anthropic_version");
+        let day = ["vertex-", "bedrock-"].iter().find_map(|cloud| version.strip_prefix(cloud));
+        day.unwrap_or(version)
+    });
+    let named = is_day(version) && version >= "2023-05-31";
     notes.demand(named, "anthropic-version", "anthropic-version: header is required");
 }
 
@@ -146,7 +151,7 @@ fn a_13(request: &Request<'_>, notes: &mut Notes<'_>) {
 
 /// The limit of the answer is named.
 fn a_22(request: &Request<'_>, notes: &mut Notes<'_>) {
-    let counts = request.path.contains("count_tokens");
+    let counts = ["count_tokens", "count-tokens"].iter().any(|name| request.path.contains(name));
     let named = request.body["max_tokens"].as_u64().is_some_and(|tokens| tokens > 0);
     notes.demand(counts || named, "max_tokens", "max_tokens: Field required");
 }

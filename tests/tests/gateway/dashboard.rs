@@ -9,6 +9,7 @@ use ctxhost_agent::event::{EventKind, RuntimeEvent};
 use ctxhost_agent::{CanaryStatus, SlotStatus};
 use ctxhost_config::TelemetrySettings;
 use ctxhost_context::{CompactionOutcome, CompactionVerdict, FoldedEntry};
+use ctxhost_dialects::DialectName;
 use ctxhost_dialects::message::TokenUsage;
 use ctxhost_engine_api::{Role, Trigger};
 use ctxhost_gateway::DashboardLogin;
@@ -102,7 +103,7 @@ fn stats() -> GatewayStats {
     tell(shaped(7_000, "mask", None));
     tell(shaped(8_000, "legacy", Some("mask panicked")));
     let usage = TokenUsage { input: 500, cache_read: 1_500, output: 70, ..TokenUsage::default() };
-    stats.record_usage(&Endpoint::Messages, &usage);
+    stats.record_usage(&Endpoint::generate(DialectName::AnthropicMessages), &usage);
     stats
 }
 

@@ -8,7 +8,10 @@ use std::path::Path;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
 
-use super::other_upstreams::{AZURE, OTHER_GEMINI, OTHER_OPENAI, other_upstreams};
+use super::other_upstreams::{
+    AZURE, CLAUDE_BEDROCK, CLAUDE_VERTEX, OTHER_ANTHROPIC, OTHER_GEMINI, OTHER_OPENAI,
+    other_upstreams,
+};
 
 /// The path that a client expects in its base URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +50,10 @@ const CONFIG_FILE_CLIENTS: &[(&str, &str)] = &[
     ("pi", "baseUrl in models.json"),
     ("cline", "`cline auth --baseurl`"),
 ];
+
+/// Clouds that Claude Code uses instead of Anthropic: the variable that selects one, and that of its address.
+const CLAUDE_CLOUDS: &[(&str, &str)] =
+    &[("CLAUDE_CODE_USE_VERTEX", CLAUDE_VERTEX), ("CLAUDE_CODE_USE_BEDROCK", CLAUDE_BEDROCK)];
 
 /// Base URL and type of Copilot CLI's own provider.
 const COPILOT_ADDRESS: &str = "COPILOT_PROVIDER_BASE_URL";
@@ -103,7 +110,7 @@ pub(super) fn configure_client(
     variables.push((TOKEN.to_owned(), token.to_owned()));
     variables
         .extend(VARIABLES.iter().map(|(name, base)| ((*name).to_owned(), base.append_to(address))));
-    variables.extend([OTHER_OPENAI, OTHER_GEMINI].into_iter().flat_map(|table| {
+    variables.extend([OTHER_ANTHROPIC, OTHER_OPENAI, OTHER_GEMINI].into_iter().flat_map(|table| {
         let (upstreams, _) = other_upstreams(table, &env);
         upstreams.into_iter().map(|it| (it.name.to_owned(), it.base.append_to(address)))
     }));
@@ -148,7 +155,8 @@ impl ClientUpstreams {
         // The name that SDKs document comes first. A blank variable counts as unset.
         let first = |names: &[&str]| names.iter().find_map(|name| non_blank(env(name)));
         let named = ClientUpstreams {
-            anthropic: first(&["ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE"]),
+            anthropic: first(&["ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE"])
+                .or_else(|| other_upstreams(OTHER_ANTHROPIC, &env).1),
             openai: first(&["OPENAI_BASE_URL", "OPENAI_API_BASE"])
                 .or_else(|| other_upstreams(OTHER_OPENAI, &env).1),
             gemini: first(&["GOOGLE_GEMINI_BASE_URL", "GEMINI_API_BASE"])
@@ -259,6 +267,17 @@ impl ClientCommand {
     /// The user decides whether to set the variable: only they know which upstream is behind the
     /// address.
     fn claude(&mut self, env: impl Fn(&str) -> Option<String>) {
+        let is_set = |name: &str| non_blank(env(name)).is_some();
+        let mut clouds = CLAUDE_CLOUDS.iter();
+        if let Some((switch, address)) = clouds.find(|(switch, _)| is_set(switch)) {
+            self.note = (!is_set(address)).then(|| {
+                format!(
+                    "with {switch} claude calls its cloud directly; set {address} to the cloud's address \
+                     to use it through this gateway"
+                )
+            });
+            return;
+        }
         // With an own upstream in ANTHROPIC_BASE_URL the assumption was made before the gateway, so
         // there is nothing to restore.
         if env(CLAUDE_ASSUME_FIRST_PARTY).is_none()
@@ -425,6 +444,18 @@ mod tests {
         assert!(words.contains("_CLAUDE_CODE_ASSUME_FIRST_PARTY_BASE_URL=1 restores"), "{words}");
         assert_eq!(remark(&[("_CLAUDE_CODE_ASSUME_FIRST_PARTY_BASE_URL", "0")]), None);
         assert_eq!(remark(&[("ANTHROPIC_BASE_URL", "http://vllm:8000")]), None);
+    }
+
+    #[test]
+    fn claude_in_a_cloud_needs_the_address_of_the_cloud() {
+        let vertex = ("CLAUDE_CODE_USE_VERTEX", "1");
+        let note = configured(&["claude"], &[vertex]).note.unwrap();
+        assert!(note.contains("set ANTHROPIC_VERTEX_BASE_URL"), "{note}");
+        let address = ("ANTHROPIC_VERTEX_BASE_URL", "https://x/v1");
+        let client = configured(&["claude"], &[vertex, address]);
+        assert_eq!(client.note, None);
+        let url = "http://127.0.0.1:40123/secret/v1";
+        assert_eq!(variable(&client, "ANTHROPIC_VERTEX_BASE_URL"), Some(url));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Variables that name another upstream than the usual one of a dialect: Azure, OpenRouter, Vertex.
+//! Variables that name another upstream than the usual one of a dialect: Azure, OpenRouter, Vertex, Bedrock.
 
 use super::clients::{BasePath, non_blank};
 
@@ -12,6 +12,8 @@ pub(super) struct OtherUpstream {
 }
 
 const OPENAI_USUAL: &[&str] = &["OPENAI_BASE_URL", "OPENAI_API_BASE", "OPENAI_API_KEY"];
+const ANTHROPIC_USUAL: &[&str] =
+    &["ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"];
 const GEMINI_USUAL: &[&str] =
     &["GOOGLE_GEMINI_BASE_URL", "GEMINI_API_BASE", "GEMINI_API_KEY", "GOOGLE_API_KEY"];
 
@@ -25,9 +27,21 @@ pub(super) const OTHER_OPENAI: &[OtherUpstream] = &[
     OtherUpstream { name: "OPENROUTER_API_BASE", base: BasePath::V1, usual: OPENAI_USUAL },
 ];
 
-/// The one for Gemini, of Google's SDKs.
-pub(super) const OTHER_GEMINI: &[OtherUpstream] =
-    &[OtherUpstream { name: "GOOGLE_VERTEX_BASE_URL", base: BasePath::Root, usual: GEMINI_USUAL }];
+/// Such variables for Google, of its SDKs and of Anthropic's for Vertex.
+pub(super) const OTHER_GEMINI: &[OtherUpstream] = &[
+    OtherUpstream { name: "GOOGLE_VERTEX_BASE_URL", base: BasePath::Root, usual: GEMINI_USUAL },
+    OtherUpstream { name: CLAUDE_VERTEX, base: BasePath::V1, usual: GEMINI_USUAL },
+];
+
+/// The address of Vertex for Claude.
+pub(super) const CLAUDE_VERTEX: &str = "ANTHROPIC_VERTEX_BASE_URL";
+
+/// The address of Bedrock for Claude.
+pub(super) const CLAUDE_BEDROCK: &str = "ANTHROPIC_BEDROCK_BASE_URL";
+
+/// Such a variable for Anthropic's dialect, of its SDKs.
+pub(super) const OTHER_ANTHROPIC: &[OtherUpstream] =
+    &[OtherUpstream { name: CLAUDE_BEDROCK, base: BasePath::Root, usual: ANTHROPIC_USUAL }];
 
 /// The variables that name the only upstream of their dialect, and its address.
 pub(super) fn other_upstreams(
@@ -60,13 +74,14 @@ mod tests {
             };
             let gateway = GatewayAddress { url: URL.into(), token: "secret".into() };
             let client = configure_client(vec!["x".into()], &gateway, find);
-            let others = [OTHER_OPENAI, OTHER_GEMINI].concat();
+            let others = [OTHER_ANTHROPIC, OTHER_OPENAI, OTHER_GEMINI].concat();
             let is_other = |name: &str| others.iter().any(|other| other.name == name);
             let set = client.variables.iter().filter(|(name, _)| is_other(name));
             let set: Vec<&str> = set.map(|(_, value)| value.as_str()).collect();
             assert_eq!(set, expected, "{env:?}");
-            let ClientUpstreams { openai, gemini, .. } = ClientUpstreams::of(&["x".into()], find);
-            assert_eq!(openai.or(gemini).as_deref(), upstream, "{env:?}");
+            let ClientUpstreams { anthropic, openai, gemini } =
+                ClientUpstreams::of(&["x".into()], find);
+            assert_eq!(anthropic.or(openai).or(gemini).as_deref(), upstream, "{env:?}");
         };
         let azure = ("AZURE_OPENAI_ENDPOINT", "https://r.openai.azure.com");
         let router = ("OPENROUTER_API_BASE", "https://openrouter.ai/api/v1");
@@ -74,7 +89,12 @@ mod tests {
         check(&[azure], &[ADDRESS], Some(azure.1));
         check(&[azure, ("AZURE_API_BASE", azure.1)], &[ADDRESS, ADDRESS], Some(azure.1));
         check(&[router], &["http://127.0.0.1:40123/secret/v1"], Some(router.1));
+        let claude = ("ANTHROPIC_VERTEX_BASE_URL", "https://global.example/v1");
+        let bedrock = ("ANTHROPIC_BEDROCK_BASE_URL", "https://bedrock.example");
         check(&[vertex], &[ADDRESS], Some(vertex.1));
+        check(&[claude], &["http://127.0.0.1:40123/secret/v1"], Some(claude.1));
+        check(&[bedrock], &[ADDRESS], Some(bedrock.1));
+        check(&[bedrock, ("ANTHROPIC_API_KEY", "k")], &[], None);
         check(&[azure, router], &[ADDRESS], Some(azure.1));
         // Requests with OpenAI's key must not go to another provider.
         check(&[azure, ("OPENAI_API_KEY", "k")], &[], None);

@@ -34,7 +34,7 @@ struct StatsLayer {
 
 impl StatsLayer {
     async fn handle(self, request: Request, next: Next) -> Response {
-        let endpoint = endpoint_for(request.method(), request.uri().path());
+        let endpoint = endpoint_for(&request);
         let mut line = AccessLine::start(&request);
         let Some(endpoint) = endpoint.filter(Endpoint::is_generation) else {
             let response = next.run(request).await;
@@ -69,7 +69,7 @@ impl StatsLayer {
 
 /// The dialect label of metrics.
 pub(super) fn dialect_label(endpoint: &Endpoint) -> &'static str {
-    endpoint.dialect().as_str()
+    endpoint.dialect.as_str()
 }
 
 /// A request in progress, recorded when dropped.

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::endpoint::Endpoint;
 use super::messages::{LocalResponse, ShapingReport};
 use super::request::ProxyRequest;
+use ctxhost_dialects::DialectName;
 use ctxhost_dialects::errors::error_body;
 
 const OPENAI_OVERFLOW: &str =
@@ -27,7 +28,10 @@ pub(super) fn wants_event(endpoint: &Endpoint, is_stream: bool, headers: &Header
     let is_codex = headers.contains_key("x-codex-window-id")
         || headers.contains_key("x-codex-turn-metadata")
         || headers.get("originator").is_some_and(|name| name.as_bytes().starts_with(b"codex"));
-    *endpoint == Endpoint::Responses && is_stream && is_codex
+    endpoint.dialect == DialectName::OpenAiResponses
+        && endpoint.is_generation()
+        && is_stream
+        && is_codex
 }
 
 /// The overflow error, in the words that the dialect's provider uses.
@@ -43,26 +47,24 @@ pub(super) fn overflow(request: &ProxyRequest, session: &str, size: OverflowSize
     let window_tokens = request.window.tokens;
     // Clients parse both numbers and expect the first to exceed the second.
     let tokens = size.tokens.max(window_tokens.saturating_add(1));
-    let body = match &request.client_request.endpoint {
-        Endpoint::Messages | Endpoint::CountTokens => anthropic(
+    let body = match request.client_request.endpoint.dialect {
+        DialectName::AnthropicMessages => anthropic(
             "invalid_request_error",
             &format!("prompt is too long: {tokens} tokens > {window_tokens} maximum"),
         ),
-        Endpoint::ChatCompletions => openai(
+        DialectName::OpenAiCompletions => openai(
             &format!(
                 "This model's maximum context length is {window_tokens} tokens. However, your messages resulted in {tokens} tokens. Please reduce the length of the messages."
             ),
             "messages",
             "context_length_exceeded",
         ),
-        Endpoint::Responses | Endpoint::ResponsesCompact | Endpoint::ResponsesCountTokens => {
-            openai(OPENAI_OVERFLOW, "input", "context_length_exceeded")
-        }
-        Endpoint::Generate { .. } | Endpoint::GenerateCountTokens { .. } => google(&format!(
+        DialectName::OpenAiResponses => openai(OPENAI_OVERFLOW, "input", "context_length_exceeded"),
+        DialectName::GoogleGenerativeAi => google(&format!(
             "The input token count ({tokens}) exceeds the maximum number of tokens allowed ({window_tokens})."
         )),
         // What Ollama answers to `truncate: false`.
-        Endpoint::OllamaChat => ollama(&format!(
+        DialectName::Ollama => ollama(&format!(
             "the input length exceeds the context length: {tokens} tokens > {window_tokens}"
         )),
     };
@@ -71,14 +73,13 @@ pub(super) fn overflow(request: &ProxyRequest, session: &str, size: OverflowSize
 
 /// The error for an invalid request.
 pub(super) fn bad_request(endpoint: &Endpoint, message: &str) -> LocalResponse {
-    let body = match endpoint {
-        Endpoint::Messages | Endpoint::CountTokens => anthropic("invalid_request_error", message),
-        Endpoint::ChatCompletions
-        | Endpoint::Responses
-        | Endpoint::ResponsesCompact
-        | Endpoint::ResponsesCountTokens => openai(message, "", "invalid_request"),
-        Endpoint::Generate { .. } | Endpoint::GenerateCountTokens { .. } => google(message),
-        Endpoint::OllamaChat => ollama(message),
+    let body = match endpoint.dialect {
+        DialectName::AnthropicMessages => anthropic("invalid_request_error", message),
+        DialectName::OpenAiCompletions | DialectName::OpenAiResponses => {
+            openai(message, "", "invalid_request")
+        }
+        DialectName::GoogleGenerativeAi => google(message),
+        DialectName::Ollama => ollama(message),
     };
     local_error(body, ShapingReport::unshaped("none", ""))
 }
@@ -92,7 +93,7 @@ pub(super) fn not_found(body: &Value) -> LocalResponse {
 /// The error for a failed engine with `plugins.on_engine_error = "fail"`.
 pub(super) fn engine_failed(endpoint: &Endpoint, message: &str, session: &str) -> LocalResponse {
     let status = StatusCode::INTERNAL_SERVER_ERROR;
-    let body = error_body(endpoint.dialect(), status.as_u16(), message);
+    let body = error_body(endpoint.dialect, status.as_u16(), message);
     let report = ShapingReport::unshaped("failed", session);
     LocalResponse { status, ..local_error(body, report) }
 }

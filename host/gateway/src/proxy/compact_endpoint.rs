@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::core::Proxy;
-use super::endpoint::Endpoint;
+use super::endpoint::{Endpoint, EndpointAction};
 use super::ingest::{IngestedRequest, RequestMeta};
 use super::messages::{ClientRequest, LocalResponse, ShapingReport};
 use super::request::ProxyAction;
@@ -21,6 +21,7 @@ use crate::conversations::{KnownItems, RequestItems, SummaryOrigin};
 use ctxhost_agent::{SessionGuard, TurnError};
 use ctxhost_config::GatewaySettings;
 use ctxhost_context::{CompactionOutcome, ContextError, Prompt, Target};
+use ctxhost_dialects::DialectName;
 use ctxhost_history as history;
 use ctxhost_session::{RecordKind, Session};
 
@@ -32,9 +33,9 @@ pub(super) fn items_to_compact<'a, 'b>(
     endpoint: &Endpoint,
     items: &'b [&'a str],
 ) -> Option<&'b [&'a str]> {
-    match endpoint {
-        Endpoint::ResponsesCompact => Some(items),
-        Endpoint::Responses => {
+    match endpoint.action {
+        EndpointAction::Compact => Some(items),
+        EndpointAction::Generate if endpoint.dialect == DialectName::OpenAiResponses => {
             let (last, items) = items.split_last()?;
             is_trigger(last).then_some(items).filter(|items| !items.is_empty())
         }
@@ -123,15 +124,13 @@ impl Proxy {
             tokens: prompt.checked.tokens,
             now_ms: self.runtime.now_ms(),
         };
-        let is_stream =
-            request.endpoint == Endpoint::Responses && request.endpoint.is_stream(parsed.body);
         // Codex sends the trigger in a normal, streamed request; `/responses/compact` is never streamed.
-        let (content_type, body) = match (&request.endpoint, is_stream) {
-            (Endpoint::ResponsesCompact, _) => {
-                ("application/json", response.compaction_body().to_string())
-            }
-            (_, true) => ("text/event-stream", response.events()),
-            (_, false) => ("application/json", response.response("completed").to_string()),
+        let (content_type, body) = if !request.endpoint.is_generation() {
+            ("application/json", response.compaction_body().to_string())
+        } else if request.endpoint.is_stream(parsed.body) {
+            ("text/event-stream", response.events())
+        } else {
+            ("application/json", response.response("completed").to_string())
         };
         self.finish_request(request, ingested, target);
         ProxyAction::Respond(LocalResponse {

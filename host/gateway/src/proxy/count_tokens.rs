@@ -12,6 +12,7 @@ use super::request::{CountTokensRequest, InFlightRequest, ProxyAction, UpstreamR
 use super::shaping::{ParsedRequest, render_request_body};
 use crate::conversations::{KnownItems, RequestItems, RequestMatch, SeededHash};
 use ctxhost_context::LiveSession;
+use ctxhost_dialects::DialectName;
 use ctxhost_history::ForkPoint;
 use ctxhost_invariants as invariants;
 use ctxhost_session::{Session, SessionHeader};
@@ -101,11 +102,9 @@ impl Proxy {
 }
 
 fn count_body(endpoint: &Endpoint, tokens: u64) -> Value {
-    match endpoint {
-        Endpoint::Generate { .. } | Endpoint::GenerateCountTokens { .. } => {
-            json!({ "totalTokens": tokens })
-        }
-        Endpoint::ResponsesCountTokens => {
+    match endpoint.dialect {
+        DialectName::GoogleGenerativeAi => json!({ "totalTokens": tokens }),
+        DialectName::OpenAiResponses => {
             json!({ "object": "response.input_tokens", "input_tokens": tokens })
         }
         _ => json!({ "input_tokens": tokens }),

@@ -10,114 +10,91 @@ use ctxhost_dialects::{
 
 /// An API endpoint whose requests an engine may shape.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Endpoint {
-    /// `POST /v1/messages`.
-    Messages,
-    /// `POST /v1/messages/count_tokens`.
+pub struct Endpoint {
+    /// The dialect of its requests and responses.
+    pub dialect: DialectName,
+    /// The dialect whose upstream serves it. Clouds serve Anthropic's dialect at addresses of their own.
+    pub upstream: DialectName,
+    /// What the provider is asked for.
+    pub action: EndpointAction,
+    /// What the path says of the model, where bodies have no such field.
+    pub path_model: Option<PathModel>,
+}
+
+/// What an endpoint does with a conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndpointAction {
+    /// The model answers.
+    Generate,
+    /// Its tokens are counted.
     CountTokens,
-    /// `POST /v1/chat/completions`.
-    ChatCompletions,
-    /// `POST /v1/responses`.
-    Responses,
-    /// `POST /v1/responses/compact`.
-    ResponsesCompact,
-    /// `POST /v1/responses/input_tokens`.
-    ResponsesCountTokens,
-    /// `POST /v1beta/models/{model}:generateContent` and `:streamGenerateContent`; the model is part of the path.
-    Generate {
-        /// The model.
-        model: String,
-        /// Whether the response is streamed.
-        is_stream: bool,
-    },
-    /// `POST /v1beta/models/{model}:countTokens`.
-    GenerateCountTokens {
-        /// The model.
-        model: String,
-    },
-    /// `POST /api/chat`.
-    OllamaChat,
+    /// It is replaced by a summary.
+    Compact,
+}
+
+/// The model that a path names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathModel {
+    /// The model.
+    pub id: String,
+    /// Whether the response is streamed.
+    pub is_stream: bool,
 }
 
 impl Endpoint {
-    /// The dialect of its requests and responses.
-    pub fn dialect(&self) -> DialectName {
-        match self {
-            Endpoint::Messages | Endpoint::CountTokens => DialectName::AnthropicMessages,
-            Endpoint::ChatCompletions => DialectName::OpenAiCompletions,
-            Endpoint::Responses | Endpoint::ResponsesCompact | Endpoint::ResponsesCountTokens => {
-                DialectName::OpenAiResponses
-            }
-            Endpoint::Generate { .. } | Endpoint::GenerateCountTokens { .. } => {
-                DialectName::GoogleGenerativeAi
-            }
-            Endpoint::OllamaChat => DialectName::Ollama,
-        }
+    /// An endpoint with the model in the body.
+    pub fn new(dialect: DialectName, action: EndpointAction) -> Endpoint {
+        Endpoint { dialect, upstream: dialect, action, path_model: None }
+    }
+
+    /// The endpoint of a dialect where the model answers.
+    pub fn generate(dialect: DialectName) -> Endpoint {
+        Endpoint::new(dialect, EndpointAction::Generate)
+    }
+
+    /// The same endpoint with the model in the path.
+    pub(crate) fn with_path_model(self, id: impl Into<String>, is_stream: bool) -> Endpoint {
+        Endpoint { path_model: Some(PathModel { id: id.into(), is_stream }), ..self }
     }
 
     /// The parser and renderer of its requests.
     pub fn inbound(&self) -> &'static dyn InboundDialect {
-        match self {
-            Endpoint::Messages | Endpoint::CountTokens => &AnthropicInbound,
-            Endpoint::ChatCompletions => &OpenAiChatInbound,
-            Endpoint::Responses | Endpoint::ResponsesCompact | Endpoint::ResponsesCountTokens => {
-                &OpenAiResponsesInbound
-            }
-            Endpoint::Generate { .. } | Endpoint::GenerateCountTokens { .. } => &GeminiInbound,
-            Endpoint::OllamaChat => &OllamaInbound,
+        match self.dialect {
+            DialectName::AnthropicMessages => &AnthropicInbound,
+            DialectName::OpenAiCompletions => &OpenAiChatInbound,
+            DialectName::OpenAiResponses => &OpenAiResponsesInbound,
+            DialectName::GoogleGenerativeAi => &GeminiInbound,
+            DialectName::Ollama => &OllamaInbound,
         }
     }
 
     /// The default provider name for window lookups (`provider/model`).
     pub fn provider(&self) -> &'static str {
-        match self {
-            Endpoint::Messages | Endpoint::CountTokens => "anthropic",
-            Endpoint::ChatCompletions
-            | Endpoint::Responses
-            | Endpoint::ResponsesCompact
-            | Endpoint::ResponsesCountTokens => "openai",
-            Endpoint::Generate { .. } | Endpoint::GenerateCountTokens { .. } => "google",
-            Endpoint::OllamaChat => "ollama",
+        match self.upstream {
+            DialectName::AnthropicMessages => "anthropic",
+            DialectName::OpenAiCompletions | DialectName::OpenAiResponses => "openai",
+            DialectName::GoogleGenerativeAi => "google",
+            DialectName::Ollama => "ollama",
         }
     }
 
     /// Whether it only counts tokens.
     pub fn is_token_count(&self) -> bool {
-        matches!(
-            self,
-            Endpoint::CountTokens
-                | Endpoint::ResponsesCountTokens
-                | Endpoint::GenerateCountTokens { .. }
-        )
+        self.action == EndpointAction::CountTokens
     }
 
     /// Whether the model generates a response, as opposed to counting or compacting.
     pub(crate) fn is_generation(&self) -> bool {
-        matches!(
-            self,
-            Endpoint::Messages
-                | Endpoint::ChatCompletions
-                | Endpoint::Responses
-                | Endpoint::Generate { .. }
-                | Endpoint::OllamaChat
-        )
+        self.action == EndpointAction::Generate
     }
 
     /// The model: from the path if the endpoint has it there, else from the body.
     pub(super) fn model<'a>(&'a self, body: &'a ParsedBody<'_>) -> Cow<'a, str> {
-        match self {
-            Endpoint::Generate { model, .. } | Endpoint::GenerateCountTokens { model } => {
-                Cow::Borrowed(model)
-            }
-            _ => Cow::Borrowed(&body.model),
-        }
+        Cow::Borrowed(self.path_model.as_ref().map_or(&*body.model, |model| &model.id))
     }
 
     /// Whether the response is streamed.
     pub(super) fn is_stream(&self, body: &ParsedBody<'_>) -> bool {
-        match self {
-            Endpoint::Generate { is_stream, .. } => *is_stream,
-            _ => body.is_stream,
-        }
+        self.path_model.as_ref().map_or(body.is_stream, |model| model.is_stream)
     }
 }

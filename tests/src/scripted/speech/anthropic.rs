@@ -9,9 +9,12 @@ pub(super) struct Anthropic;
 
 impl Speech for Anthropic {
     fn endpoint(&self, path: &str) -> Option<Endpoint> {
-        match path.rsplit('/').next() {
-            Some("messages") => Some(Endpoint::Answer),
-            Some("count_tokens") => Some(Endpoint::Count),
+        let last = path.rsplit('/').next()?;
+        // Vertex has the model before a colon, Bedrock in the segment before.
+        match last.rsplit(':').next()? {
+            "rawPredict" if last.starts_with("count-tokens:") => Some(Endpoint::Count),
+            "messages" | "rawPredict" | "streamRawPredict" | "invoke" => Some(Endpoint::Answer),
+            "count_tokens" => Some(Endpoint::Count),
             _ => None,
         }
     }

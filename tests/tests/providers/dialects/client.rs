@@ -2,7 +2,8 @@
 
 use axum::body::Bytes;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
-use ctxhost_gateway::proxy::{ClientRequest, Endpoint};
+use ctxhost_dialects::DialectName;
+use ctxhost_gateway::proxy::{ClientRequest, Endpoint, PathModel};
 use ctxhost_tests::rules::Wire;
 use serde_json::{Value, json};
 
@@ -217,13 +218,16 @@ impl Client {
     }
 
     pub(crate) fn door(&self) -> Endpoint {
-        match self.wire {
-            Wire::Anthropic => Endpoint::Messages,
-            Wire::OpenAiChat => Endpoint::ChatCompletions,
-            Wire::Gemini => Endpoint::Generate { model: self.model().to_owned(), is_stream: true },
-            Wire::Ollama => Endpoint::OllamaChat,
-            _ => Endpoint::Responses,
-        }
+        let dialect = match self.wire {
+            Wire::Anthropic => DialectName::AnthropicMessages,
+            Wire::OpenAiChat => DialectName::OpenAiCompletions,
+            Wire::Gemini => DialectName::GoogleGenerativeAi,
+            Wire::Ollama => DialectName::Ollama,
+            _ => DialectName::OpenAiResponses,
+        };
+        let in_path = (self.wire == Wire::Gemini)
+            .then(|| PathModel { id: self.model().to_owned(), is_stream: true });
+        Endpoint { path_model: in_path, ..Endpoint::generate(dialect) }
     }
 
     pub(crate) fn path(&self) -> String {

@@ -9,7 +9,7 @@ use ctxhost_config::Config;
 use ctxhost_dialects::{FailureReason, ProviderError};
 use ctxhost_engine_api::transcript::tokens;
 use ctxhost_gateway::proxy::{
-    ClientRequest, Endpoint, LocalResponse, Proxy, ProxyAction, UpstreamRequest,
+    ClientRequest, EndpointAction, LocalResponse, Proxy, ProxyAction, UpstreamRequest,
 };
 use ctxhost_models::ContextWindow;
 use ctxhost_tests::rules::{self, Wire};
@@ -357,7 +357,7 @@ async fn a_compaction_that_codex_asks_its_provider_for_is_the_engines() {
             client.items.push(json!({ "type": "compaction_trigger" }));
             request = client.request();
         } else {
-            request.endpoint = Endpoint::ResponsesCompact;
+            request.endpoint.action = EndpointAction::Compact;
         }
         let ProxyAction::Respond(answer) = gateway.exchange.handle(&request).await else {
             panic!("forwarded")
@@ -413,7 +413,7 @@ async fn counting_keeps_nothing_and_counts_what_would_be_sent() {
     }
     client.say("How much is it?");
     let mut request = client.request();
-    request.endpoint = Endpoint::CountTokens;
+    request.endpoint.action = EndpointAction::CountTokens;
     let counted = gateway.forward(&request).await;
     assert!(
         counted.body.len() < request.body.len() / 2,

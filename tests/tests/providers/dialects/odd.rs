@@ -2,6 +2,7 @@
 
 use axum::body::Bytes;
 use axum::http::HeaderMap;
+use ctxhost_dialects::DialectName;
 use ctxhost_engine_api::transcript::tokens;
 use ctxhost_gateway::proxy::{ClientRequest, Endpoint, ProxyAction, UpstreamRequest};
 use ctxhost_tests::rules::Wire;
@@ -10,10 +11,11 @@ use serde_json::{Value, json};
 use super::client::Client;
 use super::exchange::{Gateway, WINDOW_TOKENS, long_answer, text, work};
 
-fn incoming(door: Endpoint, body: &Value) -> ClientRequest {
-    let provider = door.provider().into();
+fn incoming(dialect: DialectName, body: &Value) -> ClientRequest {
+    let endpoint = Endpoint::generate(dialect);
+    let provider = endpoint.provider().into();
     ClientRequest {
-        endpoint: door,
+        endpoint,
         provider,
         headers: HeaderMap::new(),
         body: Bytes::from(body.to_string()),
@@ -21,11 +23,14 @@ fn incoming(door: Endpoint, body: &Value) -> ClientRequest {
 }
 
 fn responses(items: &[Value]) -> ClientRequest {
-    incoming(Endpoint::Responses, &json!({ "model": "gpt-5", "store": false, "input": items }))
+    incoming(
+        DialectName::OpenAiResponses,
+        &json!({ "model": "gpt-5", "store": false, "input": items }),
+    )
 }
 
 fn chat(items: &[Value]) -> ClientRequest {
-    incoming(Endpoint::ChatCompletions, &json!({ "model": "gpt-5", "messages": items }))
+    incoming(DialectName::OpenAiCompletions, &json!({ "model": "gpt-5", "messages": items }))
 }
 
 fn says(role: &str, text: &str) -> Value {
@@ -224,7 +229,7 @@ fn claude(system: &str, max_tokens: u64, items: &[Value]) -> ClientRequest {
         "model": "claude-sonnet-4-5", "max_tokens": max_tokens, "system": system,
         "messages": items,
     });
-    incoming(Endpoint::Messages, &body)
+    incoming(DialectName::AnthropicMessages, &body)
 }
 
 /// Words that count as so many tokens.

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use crate::proxy::{ClientRequest, Endpoint, Proxy, ProxyAction, ShapingReport, UpstreamRequest};
 use ctxhost_agent::{Runtime, RuntimeBuilder};
 use ctxhost_config::Config;
+use ctxhost_dialects::DialectName;
 use ctxhost_dialects::message::TokenUsage;
 use ctxhost_engine::EngineSpec;
 
@@ -91,7 +92,7 @@ impl Gateway {
             headers.insert("x-ctxhost-session", name.parse().unwrap());
         }
         let request = ClientRequest {
-            endpoint: Endpoint::ChatCompletions,
+            endpoint: Endpoint::generate(DialectName::OpenAiCompletions),
             provider: "openai".into(),
             headers,
             body: body.into(),

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::proxy::{ClientRequest, Endpoint, Proxy, ProxyAction};
 use ctxhost_agent::RuntimeBuilder;
 use ctxhost_config::Config;
-use ctxhost_dialects::{FailureReason, ProviderError};
+use ctxhost_dialects::{DialectName, FailureReason, ProviderError};
 use ctxhost_engine::EngineSpec;
 
 /// How often the engine was asked for a compaction.
@@ -62,7 +62,7 @@ async fn a_retry_is_within_the_same_turn() {
     ]);
     let body = json!({ "model": "m", "max_tokens": 10, "messages": messages });
     let request = ClientRequest {
-        endpoint: Endpoint::Messages,
+        endpoint: Endpoint::generate(DialectName::AnthropicMessages),
         provider: "anthropic".into(),
         headers: axum::http::HeaderMap::new(),
         body: Bytes::from(body.to_string()),
