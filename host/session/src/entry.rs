@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use super::injected_text::is_injected_message;
 use super::json_fields::JsonFields;
 use super::record::{Record, RecordKind};
-use super::render_text;
+use super::{lenient, render_text};
 
 /// Texts of synthetic results that hosts insert for calls without one. They are skipped: a real result may
 /// follow, and if none does the invariants insert a synthetic one with constant text.
@@ -253,6 +253,7 @@ fn from_branch_summary(record: &Record) -> Option<NewEntry> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct WireBranchSummary {
+        #[serde(default, deserialize_with = "lenient::or_default")]
         from_id: Option<String>,
         summary: String,
     }

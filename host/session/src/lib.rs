@@ -30,6 +30,7 @@ pub mod injected_text;
 mod journal;
 mod json_fields;
 mod lazy_contents;
+mod lenient;
 mod lines;
 mod live_slots;
 mod live_transcript;

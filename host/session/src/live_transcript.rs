@@ -26,7 +26,7 @@ use super::json_fields::JsonFields;
 use super::live_slots::{LiveBase, LiveSlot, NewContent, SlotChange, SlotSource};
 use super::projection_items::{self, StoredItem};
 use super::record::{Record, RecordKind};
-use super::{entry, json_fields, orphan_results};
+use super::{entry, json_fields, lenient, orphan_results};
 
 /// The live transcript of the current branch as a log.
 pub(super) fn build_log(
@@ -312,6 +312,7 @@ fn named_range(item: &StoredItem) -> Option<(&str, &str)> {
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct WirePiCompaction<'a> {
+    #[serde(deserialize_with = "lenient::or_default")]
     first_kept_entry_id: String,
     #[serde(borrow)]
     system_message: Option<&'a RawValue>,

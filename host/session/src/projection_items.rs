@@ -4,6 +4,7 @@ use ctxhost_engine_api::Role;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::lenient;
 use super::record::Record;
 
 /// The version of `details.ctxhost` that this code reads and writes.
@@ -25,13 +26,13 @@ pub(super) struct CompactionDetails {
 #[serde(rename_all = "camelCase")]
 pub(super) struct RecordedProjection {
     pub(super) version: u32,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) engine: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) engine_version: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) trigger: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) tokens_after: u64,
     pub(super) items: Vec<StoredItem>,
     #[serde(default, skip_serializing_if = "Value::is_null")]

@@ -3,6 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::lenient;
 use super::record::{Record, RecordKind};
 
 /// A recorded compaction. Some fields are empty for one by Pi.
@@ -28,24 +29,34 @@ pub struct RecordedCompaction {
 #[serde(rename_all = "camelCase", default)]
 #[derive(Default)]
 struct WireCompactionSummary {
+    #[serde(deserialize_with = "lenient::or_default")]
     summary: String,
-    tokens_before: u64,
+    #[serde(deserialize_with = "lenient::count")]
+    tokens_before: Option<u64>,
     /// OpenClaw writes it here.
+    #[serde(deserialize_with = "lenient::count")]
     tokens_after: Option<u64>,
-    details: Option<WireCompactionDetails>,
+    #[serde(deserialize_with = "lenient::or_default")]
+    details: WireCompactionDetails,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct WireCompactionDetails {
-    ctxhost: Option<WireCtxhost>,
+    #[serde(deserialize_with = "lenient::or_default")]
+    ctxhost: WireCtxhost,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct WireCtxhost {
+    #[serde(deserialize_with = "lenient::or_default")]
     engine: String,
+    #[serde(deserialize_with = "lenient::or_default")]
     engine_version: String,
+    #[serde(deserialize_with = "lenient::or_default")]
     trigger: String,
+    #[serde(deserialize_with = "lenient::count")]
     tokens_after: Option<u64>,
     host_details: Value,
 }
@@ -55,12 +66,12 @@ impl Record {
     pub fn compaction(&self) -> Option<RecordedCompaction> {
         let is_compaction = *self.kind() == RecordKind::Compaction;
         let wire: WireCompactionSummary = is_compaction.then(|| self.parse_fields()).flatten()?;
-        let ours = wire.details.and_then(|details| details.ctxhost).unwrap_or_default();
+        let ours = wire.details.ctxhost;
         Some(RecordedCompaction {
             engine: ours.engine,
             engine_version: ours.engine_version,
             trigger: ours.trigger,
-            tokens_before: wire.tokens_before,
+            tokens_before: wire.tokens_before.unwrap_or_default(),
             tokens_after: ours.tokens_after.or(wire.tokens_after),
             summary: wire.summary,
             host_details: ours.host_details,
@@ -104,5 +115,28 @@ mod tests {
         };
         assert_eq!(of_pi.compaction(), Some(known));
         assert_eq!(record(r#""type":"label","targetId":"a""#).compaction(), None);
+    }
+
+    #[test]
+    fn a_field_of_another_type_costs_only_itself() {
+        for (field, tokens_before) in [
+            (r#""tokensBefore":-1"#, 0),
+            (r#""tokensBefore":"x""#, 0),
+            (r#""tokensBefore":1e30"#, 0),
+            (r#""tokensBefore":9.0"#, 9),
+            (r#""tokensBefore":9,"tokensAfter":[]"#, 9),
+            (r#""tokensBefore":9,"details":"x""#, 9),
+            (r#""tokensBefore":9,"details":{"ctxhost":{"tokensAfter":1e30,"engine":7}}"#, 9),
+        ] {
+            let line = format!(r#""type":"compaction","summary":"s","firstKeptEntryId":"a",{field}"#);
+            let expected = RecordedCompaction {
+                summary: "s".into(),
+                tokens_before,
+                ..RecordedCompaction::default()
+            };
+            assert_eq!(record(&line).compaction(), Some(expected), "{field}");
+        }
+        let without_text = record(r#""type":"compaction","summary":7,"tokensBefore":9"#);
+        assert_eq!(without_text.compaction().map(|found| found.tokens_before), Some(9));
     }
 }
