@@ -57,7 +57,8 @@ const LAYER: &str = "dag";
 const LAYOUT_KEY: &str = "layout/1/";
 
 /// How inserted texts are labelled. The outline says what was left out.
-const STYLE: LayoutStyle = LayoutStyle { layer: LAYER, head: "outline and names", gap_hint: None };
+const STYLE: LayoutStyle =
+    LayoutStyle { layer: LAYER, head: "outline and names", leave_out_note: false };
 
 /// The engine.
 #[derive(Debug)]

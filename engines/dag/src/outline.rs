@@ -19,7 +19,6 @@ const LEAST_LINE_TOKENS: u64 = 20;
 /// The first line.
 const LEAD_IN: &str =
     "Earlier parts of this conversation, oldest first, each with the id of its summary.";
-const TOOL_NOTE: &str = " context_expand shows the sources of an id.";
 
 /// What stands for the entries before the cut.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,22 +82,22 @@ impl DagSession {
         }
         let draft_tokens = range.draft.as_ref().map_or(0, |draft| line_tokens(&draft.line("d0-0")));
         let spent_tokens = ids.iter().map(|id| self.line_tokens(*id)).sum::<u64>() + draft_tokens;
-        let free_tokens = room_tokens.checked_sub(frame_tokens(settings) + spent_tokens);
+        let free_tokens = room_tokens.checked_sub(frame_tokens() + spent_tokens);
         if let Some(free_tokens) = free_tokens {
             self.refine(&mut ids, scores, free_tokens, settings);
-            let outline = self.render(&ids, range, u64::MAX, settings);
+            let outline = self.render(&ids, range, u64::MAX);
             if tokens::estimate(&outline.text) <= room_tokens {
                 return outline;
             }
         }
         // Nothing fits whole: every node gets the same part, so that no time of the session disappears.
         let count = ids.len() as u64 + u64::from(range.draft.is_some());
-        let room_tokens = room_tokens.saturating_sub(frame_tokens(settings));
+        let room_tokens = room_tokens.saturating_sub(frame_tokens());
         let line_tokens = (room_tokens / count).saturating_sub(1);
         if line_tokens < LEAST_LINE_TOKENS {
-            return root_line(range, settings);
+            return root_line(range);
         }
-        self.render(&ids, range, line_tokens, settings)
+        self.render(&ids, range, line_tokens)
     }
 
     /// Replaces nodes by their sources, best first, as long as there is room.
@@ -136,9 +135,8 @@ impl DagSession {
         &self,
         best: impl Iterator<Item = usize>,
         room_tokens: u64,
-        settings: &Settings,
     ) -> String {
-        let Some(mut free_tokens) = room_tokens.checked_sub(frame_tokens(settings)) else {
+        let Some(mut free_tokens) = room_tokens.checked_sub(frame_tokens()) else {
             return String::new();
         };
         let mut ids = Vec::new();
@@ -152,7 +150,7 @@ impl DagSession {
         }
         ids.sort_unstable();
         let range = OutlineRange { leaves: 0, draft: None, hidden: 0 };
-        self.render(&ids, &range, u64::MAX, settings).text
+        self.render(&ids, &range, u64::MAX).text
     }
 
     fn ranked(&self, id: NodeId, scores: &BTreeMap<u32, f32>, settings: &Settings) -> RankedNode {
@@ -169,13 +167,7 @@ impl DagSession {
     }
 
     /// Renders nodes, each in at most `line_tokens`, and the draft of the range.
-    fn render(
-        &self,
-        ids: &[NodeId],
-        range: &OutlineRange,
-        line_tokens: u64,
-        settings: &Settings,
-    ) -> HistoryOutline {
+    fn render(&self, ids: &[NodeId], range: &OutlineRange, line_tokens: u64) -> HistoryOutline {
         let draft_id = NodeId::leaf(self.tree.leaves());
         let nodes = ids.iter().filter_map(|id| Some((*id, self.tree.get(*id)?)));
         let nodes = nodes.chain(range.draft.as_ref().map(|draft| (draft_id, draft)));
@@ -187,21 +179,16 @@ impl DagSession {
                 (id, line)
             })
             .unzip();
-        let text = wrap_untrusted(TAG, &format!("{}\n{}", lead_in(settings), lines.join("\n")));
+        let text = wrap_untrusted(TAG, &format!("{LEAD_IN}\n{}", lines.join("\n")));
         HistoryOutline { ids, text }
     }
 }
 
 /// One line for everything.
-fn root_line(range: &OutlineRange, settings: &Settings) -> HistoryOutline {
+fn root_line(range: &OutlineRange) -> HistoryOutline {
     let noun = if range.hidden == 1 { "entry" } else { "entries" };
-    let found = if settings.tools { "; context_expand shows them" } else { "" };
-    let text = format!("[{ROOT}: {} earlier {noun}{found}]", range.hidden);
+    let text = format!("[{ROOT}: {} earlier {noun}]", range.hidden);
     HistoryOutline { ids: vec![ROOT.to_owned()], text }
-}
-
-fn lead_in(settings: &Settings) -> String {
-    format!("{LEAD_IN}{}", if settings.tools { TOOL_NOTE } else { "" })
 }
 
 fn line_tokens(line: &str) -> u64 {
@@ -209,6 +196,6 @@ fn line_tokens(line: &str) -> u64 {
 }
 
 /// Size of the message without its nodes, in tokens.
-fn frame_tokens(settings: &Settings) -> u64 {
-    tokens::estimate(&wrap_untrusted(TAG, &lead_in(settings))) + 2
+fn frame_tokens() -> u64 {
+    tokens::estimate(&wrap_untrusted(TAG, LEAD_IN)) + 2
 }

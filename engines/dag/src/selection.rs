@@ -212,7 +212,7 @@ impl DagSession {
             let is_hidden =
                 |leaf: &usize| !layout.head.contains(&format!("[{},", NodeId::leaf(*leaf)));
             let leaves = self.folded_hits(ranking).into_iter().filter(is_hidden);
-            self.render_leaves(leaves, room_tokens, settings)
+            self.render_leaves(leaves, room_tokens)
         };
         let finder = self.finder(transcript, &ranking.slices);
         let none = std::iter::empty();

@@ -83,8 +83,6 @@ impl Settings {
 
     /// How its texts are labelled.
     pub(crate) fn style(&self) -> LayoutStyle {
-        let hint = if self.tools { "; context_search finds them" } else { "" };
-        let gap_hint = self.leave_out_note.then_some(hint);
-        LayoutStyle { layer: LAYER, head: "rules and names", gap_hint }
+        LayoutStyle { layer: LAYER, head: "rules and names", leave_out_note: self.leave_out_note }
     }
 }

@@ -22,7 +22,7 @@ const MOST_AROUND: u64 = 5;
 pub(crate) fn tool_specs() -> Vec<ToolSpec> {
     vec![
         search_tool(
-            "Search this conversation, including everything that has left the view and what compactions removed. Answers excerpts with the ids of their entries.",
+            "Search this conversation, including the entries that were left out and what compactions removed. Answers excerpts with the ids of their entries.",
         ),
         ToolSpec {
             name: EXPAND.into(),

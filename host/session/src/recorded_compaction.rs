@@ -128,7 +128,8 @@ mod tests {
             (r#""tokensBefore":9,"details":"x""#, 9),
             (r#""tokensBefore":9,"details":{"ctxhost":{"tokensAfter":1e30,"engine":7}}"#, 9),
         ] {
-            let line = format!(r#""type":"compaction","summary":"s","firstKeptEntryId":"a",{field}"#);
+            let line =
+                format!(r#""type":"compaction","summary":"s","firstKeptEntryId":"a",{field}"#);
             let expected = RecordedCompaction {
                 summary: "s".into(),
                 tokens_before,

@@ -23,8 +23,9 @@ pub struct LayoutStyle {
     pub layer: &'static str,
     /// What the head contains.
     pub head: &'static str,
-    /// What follows `[12 earlier entries left out`; `None` for no such line.
-    pub gap_hint: Option<&'static str>,
+    /// Whether `[12 earlier entries left out]` is inserted. It names no tool: a host that serves programs with tools
+    /// of their own offers none of an engine, and a model that calls one then ends the run.
+    pub leave_out_note: bool,
 }
 
 /// The contents of a request.
@@ -167,10 +168,12 @@ impl RequestLayout {
     /// The line about left-out entries, if it costs less than they do. It changes only when the
     /// window moves.
     fn gap_note(&self, transcript: &Transcript, style: &LayoutStyle) -> Option<String> {
-        let hint = style.gap_hint?;
+        if !style.leave_out_note {
+            return None;
+        }
         let missing = self.hidden();
         let entries = if missing == 1 { "entry" } else { "entries" };
-        let note = format!("[{missing} earlier {entries} left out{hint}]");
+        let note = format!("[{missing} earlier {entries} left out]");
         let kept = self.kept.range(..self.cut);
         let kept_tokens: u64 = kept.map(|(seq, _)| transcript.tokens(*seq..*seq + 1)).sum();
         let missing_tokens = transcript.tokens(0..self.cut).saturating_sub(kept_tokens);

@@ -46,13 +46,14 @@ fn head(difference: &CompactionDiff, session: &Path, style: TextStyle) -> String
         vec![style.paint(Tone::Strong, &name), one_line(&session.display().to_string())];
     facts.extend([format_location(&difference.at), engine, one_line(&difference.trigger)]);
     facts.retain(|fact| !fact.trim().is_empty());
-    let saved = before_tokens.saturating_sub(*after_tokens) as f64;
+    let change = before_tokens.abs_diff(*after_tokens) as f64;
     format!(
-        "{}\n{} → {} tokens, {} less · {} dropped, {} shortened, {} inserted\n",
+        "{}\n{} → {} tokens, {} {} · {} dropped, {} shortened, {} inserted\n",
         facts.join(" · "),
         group_digits(*before_tokens),
         group_digits(*after_tokens),
-        format_percent(saved * 100.0 / (*before_tokens).max(1) as f64),
+        format_percent(change * 100.0 / (*before_tokens).max(1) as f64),
+        if after_tokens > before_tokens { "more" } else { "less" },
         group_digits(difference.dropped.len() as u64),
         group_digits(difference.shortened.len() as u64),
         group_digits(difference.inserted.len() as u64),
