@@ -54,7 +54,9 @@ pub(super) fn run(suite: &ConformanceSuite, job: &ChildJob) -> Result<ChildExit,
         Some(status) if status.success() && has_finished(&verdicts, job) => None,
         _ => {
             let record = TraceRecord::parse(&read_start(&trace));
-            let fault = CheckFault::new(CheckFault::DEATH, describe_death(status, &record));
+            // One that had to be killed takes its time limit again in every case.
+            let rule = if status.is_none() { CheckFault::HANG } else { CheckFault::DEATH };
+            let fault = CheckFault::new(rule, describe_death(status, &record));
             Some(CaseVerdict { case: record.case, outcome: Err(fault) })
         }
     };
