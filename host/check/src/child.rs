@@ -1,4 +1,5 @@
-//! The child process: loads the library, runs its cases in sequence, and writes a verdict for each.
+//! The child process: confines itself, loads the library, runs its cases in sequence, and writes a verdict for
+//! each.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
@@ -13,20 +14,25 @@ use serde_json::Value;
 use super::fault::{CaseVerdict, CheckFault};
 use super::harness::CaseHarness;
 use super::history::HistoryCut;
-use super::settings::CHILD_BYTES;
+use super::settings::{CHILD_BYTES, CHILD_FILE_BYTES};
 use super::trace::{CallTrace, TraceRecord};
 use super::{CheckError, CheckGroup, cannot};
-use ctxhost_engine::inspect_pinned;
+use ctxhost_engine::{
+    Confinement, ConfinementLimits, EngineFile, LibraryCopy, LoadError, SandboxSettings,
+    WritableFolder, confine, detach_from_host, inspect_pinned,
+};
 
 /// The job of a child, written by the parent.
 pub(super) const JOB_FILE: &str = "job.json";
 /// The verdicts of a child, one line for each case.
 pub(super) const VERDICTS_FILE: &str = "verdicts.jsonl";
+/// The restrictions of a child.
+pub(super) const CONFINEMENT_FILE: &str = "confinement.json";
 /// The working folder. It is nested so that files written to `../..` are still found.
 pub(super) const WORK_DIR: &str = "yard/a/b/c/d/e/f";
-/// The root of the working folder.
+/// The root of the working folder, below which the engine may write.
 pub(super) const WORK_DIR_TOP: &str = "yard";
-/// The folder of the private copy of the library.
+/// The folder of the private copies of the library.
 const COPIES: &str = "copies";
 
 /// The job of a child.
@@ -39,6 +45,10 @@ pub(super) struct ChildJob {
     pub(super) cases: Vec<u64>,
     pub(super) cut: HistoryCut,
     pub(super) call_limit_ms: u64,
+    /// The process that started the child.
+    pub(super) parent: u32,
+    /// What the engine may read beside the system's libraries.
+    pub(super) readable: Vec<PathBuf>,
 }
 
 /// Runs the job in `folder`, in a child process.
@@ -52,25 +62,32 @@ pub fn serve(folder: &Path) -> Result<(), CheckError> {
     let text = fs::read(folder.join(JOB_FILE)).map_err(cannot("read the job of a child"))?;
     let job: ChildJob = serde_json::from_slice(&text)
         .map_err(|error| CheckError::BadJob { reason: error.to_string() })?;
+    detach_from_host(job.parent).map_err(|reason| CheckError::BadJob { reason })?;
     // Before the library is loaded: its constructors may allocate. An engine that exhausts memory ends this process
     // and not the machine; cases that abort are expected and write no core files.
     limit_memory(CHILD_BYTES);
     let trace = CallTrace::create(&folder).map_err(cannot("trace a child"))?;
-    let verdicts = OpenOptions::new().append(true).create(true).open(folder.join(VERDICTS_FILE));
-    let verdicts = Arc::new(verdicts.map_err(cannot("write verdicts"))?);
+    let verdicts = open_output(&folder, VERDICTS_FILE)?;
+    let confinement_file = open_output(&folder, CONFINEMENT_FILE)?;
+    // Before the process confines itself: it cannot read the library or write a copy after that.
+    let (library, copy, second_copy) = match read_library(&job, &folder.join(COPIES)) {
+        Ok(read) => read,
+        Err(error) => return write_unloaded(&verdicts, &error),
+    };
+    let confinement = confine(&limits(&job, &folder));
+    write_confinement(&confinement_file, &confinement)?;
+    drop(confinement_file);
+    // Threads only now: they inherit the restrictions.
+    let verdicts = Arc::new(verdicts);
     watch(&trace, &job, &verdicts)?;
 
     // The constructors of the library may hang or abort, too.
     let scope = trace.start_call("the load of the library");
-    let factory = inspect_pinned(&job.file, Some(&job.sha256))
-        .and_then(|file| file.load(&folder.join(COPIES)));
+    let factory = copy.load();
     drop(scope);
     let factory = match factory {
         Ok(factory) => factory,
-        Err(error) => {
-            let outcome = Err(CheckFault::new(CheckFault::LOAD, error.to_string()));
-            return write(&verdicts, &CaseVerdict { case: 0, outcome });
-        }
+        Err(error) => return write_unloaded(&verdicts, &error),
     };
     for &case in &job.cases {
         trace.start_case(case);
@@ -80,13 +97,57 @@ pub fn serve(folder: &Path) -> Result<(), CheckError> {
             trace: &trace,
             call_limit: Duration::from_millis(job.call_limit_ms),
             cut: &job.cut,
-            file: &job.file,
+            library: &library,
+            second_copy: second_copy.as_ref(),
             work_dir: &folder.join(WORK_DIR),
         };
         let outcome = job.group.run(case, &harness);
         write(&verdicts, &CaseVerdict { case, outcome })?;
     }
     Ok(())
+}
+
+/// The library and a copy to load; a second one for the group that loads it twice.
+fn read_library(
+    job: &ChildJob,
+    copies: &Path,
+) -> Result<(EngineFile, LibraryCopy, Option<LibraryCopy>), LoadError> {
+    let library = inspect_pinned(&job.file, Some(&job.sha256))?;
+    let copy = library.copy(copies)?;
+    let loads_twice = job.group == CheckGroup::Load;
+    let second_copy = loads_twice.then(|| library.copy(copies)).transpose()?;
+    Ok((library, copy, second_copy))
+}
+
+/// The restrictions of an installed engine, but for memory and a working folder.
+fn limits(job: &ChildJob, folder: &Path) -> ConfinementLimits {
+    let mut readable = job.readable.clone();
+    readable.push(folder.join(COPIES));
+    ConfinementLimits {
+        memory_bytes: CHILD_BYTES,
+        open_files: SandboxSettings::default().open_files,
+        readable,
+        // Engines must not write; the suite reports what it finds here.
+        writable: Some(WritableFolder {
+            folder: folder.join(WORK_DIR_TOP),
+            file_bytes: CHILD_FILE_BYTES,
+        }),
+    }
+}
+
+fn open_output(folder: &Path, name: &str) -> Result<File, CheckError> {
+    let file = OpenOptions::new().append(true).create(true).open(folder.join(name));
+    file.map_err(cannot("write verdicts"))
+}
+
+fn write_confinement(mut file: &File, confinement: &Confinement) -> Result<(), CheckError> {
+    let text = serde_json::to_vec(confinement).unwrap_or_default();
+    file.write_all(&text).map_err(cannot("write the restrictions of a child"))
+}
+
+fn write_unloaded(verdicts: &File, error: &LoadError) -> Result<(), CheckError> {
+    let outcome = Err(CheckFault::new(CheckFault::LOAD, error.to_string()));
+    write(verdicts, &CaseVerdict { case: 0, outcome })
 }
 
 /// Ends the process with a verdict when a call exceeds its time limit.

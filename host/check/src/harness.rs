@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ctxhost_engine::{EngineFile, LibraryCopy};
 use ctxhost_engine_api::border::EngineFactory;
 use serde_json::Value;
 
@@ -28,8 +29,10 @@ pub(super) struct CaseHarness<'a> {
     pub(super) call_limit: Duration,
     /// Entries removed from the history of the case.
     pub(super) cut: &'a HistoryCut,
-    /// The library.
-    pub(super) file: &'a Path,
+    /// The library, as it was read.
+    pub(super) library: &'a EngineFile,
+    /// A copy to load the library a second time; only in the group that does.
+    pub(super) second_copy: Option<&'a LibraryCopy>,
     /// The working folder of the child. Files in it afterwards were written by the engine.
     pub(super) work_dir: &'a Path,
 }

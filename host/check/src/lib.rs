@@ -1,7 +1,7 @@
 //! The conformance suite: tests an engine library against the contract, each case in a child process.
 //!
 //! ```text
-//!  suite ─ spawns ─► child: loads the library, runs cases of one group, writes verdicts
+//!  suite ─ spawns ─► child: confines itself, loads the library, runs cases of one group, writes verdicts
 //!   │ ◄─ verdicts ── one line for each case; the trace has the current call
 //!   ├─ child died? ─► its current case failed; the remaining cases run in another child
 //!   └─ case failed? ─► its history is shrunk, each attempt in a child
@@ -59,6 +59,8 @@ pub struct ConformanceSuite {
     pub file: PathBuf,
     /// The engine's own settings; `{}` for none.
     pub config: Value,
+    /// Files and folders that the engine may read beside the system's libraries.
+    pub readable: Vec<PathBuf>,
     /// The groups to run; all if empty.
     pub groups: Vec<CheckGroup>,
     /// The number of the case to run in each group; all if unset.

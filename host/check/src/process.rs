@@ -6,9 +6,10 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use ctxhost_engine::Confinement;
 use ctxhost_platform::processes::{abort_signal, signal_of};
 
-use super::child::{ChildJob, JOB_FILE, VERDICTS_FILE, WORK_DIR};
+use super::child::{CONFINEMENT_FILE, ChildJob, JOB_FILE, VERDICTS_FILE, WORK_DIR};
 use super::fault::{CaseVerdict, CheckFault};
 use super::settings::{CHILD_LIMIT, CHILD_START};
 use super::trace::{TRACE_FILE, TraceRecord};
@@ -29,6 +30,8 @@ pub(super) struct ChildExit {
     pub(super) verdicts: Vec<CaseVerdict>,
     /// The verdict for the case in which it died.
     pub(super) death: Option<CaseVerdict>,
+    /// Its restrictions; `None` if it ended before.
+    pub(super) confinement: Option<Confinement>,
 }
 
 /// Runs a child until it exits.
@@ -36,11 +39,13 @@ pub(super) fn run(suite: &ConformanceSuite, job: &ChildJob) -> Result<ChildExit,
     let folder = tempfile::Builder::new().prefix("ctxhost-check-").tempdir();
     let folder = folder.map_err(cannot("make the folder of a child"))?;
     // Opened before the library is: it could replace the files by others, such as pipes.
-    let [verdicts, trace] = [VERDICTS_FILE, TRACE_FILE].map(|name| {
-        File::options().read(true).write(true).create_new(true).open(folder.path().join(name))
-    });
+    let [verdicts, trace, confinement] =
+        [VERDICTS_FILE, TRACE_FILE, CONFINEMENT_FILE].map(|name| {
+            File::options().read(true).write(true).create_new(true).open(folder.path().join(name))
+        });
     let verdicts = verdicts.map_err(cannot("make a file for a child"))?;
     let trace = trace.map_err(cannot("make a file for a child"))?;
+    let confinement = confinement.map_err(cannot("make a file for a child"))?;
     let status = run_child(suite, job, folder.path())?;
     let text = read_start(&verdicts);
     let verdicts: Vec<CaseVerdict> =
@@ -49,11 +54,14 @@ pub(super) fn run(suite: &ConformanceSuite, job: &ChildJob) -> Result<ChildExit,
         Some(status) if status.success() && has_finished(&verdicts, job) => None,
         _ => {
             let record = TraceRecord::parse(&read_start(&trace));
-            let fault = CheckFault::new(CheckFault::DEATH, describe_death(status, &record));
+            // One that had to be killed takes its time limit again in every case.
+            let rule = if status.is_none() { CheckFault::HANG } else { CheckFault::DEATH };
+            let fault = CheckFault::new(rule, describe_death(status, &record));
             Some(CaseVerdict { case: record.case, outcome: Err(fault) })
         }
     };
-    Ok(ChildExit { verdicts, death })
+    let confinement = serde_json::from_str(&read_start(&confinement)).ok();
+    Ok(ChildExit { verdicts, death, confinement })
 }
 
 /// The text of a file that a child wrote, up to a limit; empty where it is not text.

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use ctxhost_engine::Confinement;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -28,6 +29,9 @@ pub struct CheckReport {
     pub checked_at_ms: i64,
     /// The config of the engine, as JSON.
     pub config: serde_json::Value,
+    /// The restrictions of the processes in which the engine ran.
+    #[serde(default)]
+    pub confinement: Confinement,
     /// Whether all cases of all groups ran.
     pub complete: bool,
     /// Whether nothing failed.
@@ -268,6 +272,7 @@ mod tests {
             host: ReportHost { version: "0.1.0".into(), api: "1.0.0".into() },
             checked_at_ms: 0,
             config: serde_json::json!({}),
+            confinement: Confinement::default(),
             complete: true,
             conformant: true,
             checks: 24,

@@ -1,8 +1,8 @@
 //! Runs the groups in parallel child processes, shrinks failures and creates the report.
 
 use std::collections::BTreeSet;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use ctxhost_engine_api::border::EngineMetadata;
@@ -15,7 +15,7 @@ use super::report::{
 };
 use super::settings::FAILURES_MAX;
 use super::{CheckError, CheckGroup, ConformanceSuite, process, shrink};
-use ctxhost_engine::{EngineFile, inspect};
+use ctxhost_engine::{Confinement, EngineFile, inspect};
 
 /// The rule that is checked by comparing two processes.
 const OTHER_PROCESS: &str = "other-process";
@@ -23,6 +23,10 @@ const OTHER_PROCESS: &str = "other-process";
 /// The message of a violation of that rule.
 const DIFFERS: &str = "two processes returned different bytes for the same calls: a plan must not depend \
                        on chance, time, addresses or the order of a hash map";
+
+/// What an engine may not do in the suite, as in the host.
+const REFUSED: &str = "ctxhost check refuses engines files outside of their working folder, the network and \
+                       other processes";
 
 impl ConformanceSuite {
     /// Runs the suite and calls `done` after each group.
@@ -35,7 +39,8 @@ impl ConformanceSuite {
         let start = Instant::now();
         let groups = groups(&self.groups, self.case)?;
         let inspected = inspect(&self.file)?;
-        let runner = SuiteRunner { suite: self, inspected: &inspected };
+        let runner =
+            SuiteRunner { suite: self, inspected: &inspected, confinement: OnceLock::new() };
         let mut reports = Vec::new();
         let mut figures = CaseStats::default();
         for group in groups {
@@ -66,6 +71,8 @@ pub fn groups(only: &[CheckGroup], case: Option<u64>) -> Result<Vec<CheckGroup>,
 struct SuiteRunner<'a> {
     suite: &'a ConformanceSuite,
     inspected: &'a EngineFile,
+    /// The restrictions of the children, which are the same for all.
+    confinement: OnceLock<Confinement>,
 }
 
 /// The results of a group's children so far.
@@ -99,6 +106,7 @@ impl SuiteRunner<'_> {
             },
             checked_at_ms: i64::try_from(since.as_millis()).unwrap_or(i64::MAX),
             config: self.suite.config.clone(),
+            confinement: self.confinement.get().cloned().unwrap_or_default(),
             complete: self.suite.groups.is_empty() && self.suite.case.is_none(),
             conformant: failed == 0,
             checks: groups.iter().map(|group| group.checks).sum(),
@@ -215,6 +223,9 @@ impl SuiteRunner<'_> {
         while !left.is_empty() && !enough.load(Ordering::Relaxed) {
             let job = self.job(group, left.iter().copied().collect(), HistoryCut::default());
             let exit = process::run(self.suite, &job)?;
+            if let Some(confinement) = exit.confinement {
+                self.confinement.get_or_init(|| confinement);
+            }
             let mut verdicts = exit.verdicts;
             // Last: the cases before it have their own verdicts.
             verdicts.extend(exit.death);
@@ -274,6 +285,8 @@ impl SuiteRunner<'_> {
             cases,
             cut,
             call_limit_ms: u64::try_from(self.suite.call_limit.as_millis()).unwrap_or(u64::MAX),
+            parent: std::process::id(),
+            readable: self.suite.readable.clone(),
         }
     }
 
@@ -311,7 +324,7 @@ impl SuiteRunner<'_> {
             other_cases: Vec::new(),
             scenario: group.describe_case(case),
             rule: fault.rule.clone(),
-            message,
+            message: explain_refusal(message),
             history: lines,
             rerun_command: format!("{} --only {group} --case {case}", self.suite.rerun_command),
         })
@@ -338,6 +351,16 @@ impl SuiteRunner<'_> {
         }
         let mut faults = run()?.filter_map(Result::err);
         Ok(faults.find(|fault| fault.rule == rule).map(|fault| fault.message))
+    }
+}
+
+/// Adds who refused a system call, where the engine reports the error of one.
+fn explain_refusal(message: String) -> String {
+    // Landlock and the filter of system calls, in the words of the C library.
+    if ["Permission denied", "Operation not permitted"].iter().any(|text| message.contains(text)) {
+        message + "; " + REFUSED
+    } else {
+        message
     }
 }
 

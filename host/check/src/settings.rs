@@ -36,6 +36,10 @@ pub(super) const CHILD_START: Duration = Duration::from_secs(60);
 /// Address space of a child, in bytes.
 pub(super) const CHILD_BYTES: u64 = 8 << 30;
 
+/// The largest file that a child writes, in bytes: an engine needs none, and its verdicts have less than a
+/// megabyte.
+pub(super) const CHILD_FILE_BYTES: u64 = 64 << 20;
+
 /// Entries of the long history.
 pub(super) const LONG_ENTRIES: u64 = 50_000;
 

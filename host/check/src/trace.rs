@@ -2,11 +2,11 @@
 //! watchdog over calls that do not return.
 
 use std::fs::{File, OpenOptions};
+use std::io::{Seek as _, Write as _};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use ctxhost_platform::files::write_all_at;
 use ctxhost_platform::processes::parent_id;
 use serde::{Deserialize, Serialize};
 
@@ -134,8 +134,10 @@ impl CallTrace {
         let mut record = serde_json::to_vec(record).unwrap_or_default();
         // Padded, so that a shorter record overwrites a longer one completely.
         record.resize(RECORD_BYTES, b' ');
+        // By seeking, because a confined process may not write at a position on a kernel without landlock.
         // If this fails, the parent still detects a death, but not its position.
-        let _ = write_all_at(&self.file, &record, 0);
+        let mut file = &self.file;
+        let _ = file.rewind().and_then(|()| file.write_all(&record));
     }
 
     fn state(&self) -> MutexGuard<'_, TraceState> {

@@ -71,13 +71,14 @@ impl CheckArgs {
         let again = self.repeat_command(config_path);
         let file = self.file.unwrap_or_default();
         let inspected = inspect(&file).map_err(|error| CliError::from(CheckError::from(error)))?;
-        let config = engine_settings(config_path, &inspected)?;
+        let (config, readable) = engine_settings(config_path, &inspected)?;
         if !self.json {
             output.print(&headline(&inspected))?;
         }
         let kit = ConformanceSuite {
             file,
             config,
+            readable,
             groups: self.only,
             case: self.case,
             call_limit: self.call_limit.unwrap_or(CALL_LIMIT),
@@ -97,6 +98,7 @@ impl CheckArgs {
         if self.json {
             output.print_unwrapped(&report.to_json())?;
         } else {
+            output.print(&missing_line(&report))?;
             output.print(&verdict(&report, left))?;
         }
         Ok(ExitCode::from(u8::from(!report.conformant)))
@@ -118,11 +120,16 @@ impl CheckArgs {
     }
 }
 
-/// Reads `[plugins.entries.<id>.config]` from --config. No other config is searched: a verdict must
-/// not depend on the current folder.
-fn engine_settings(path: Option<&Path>, inspected: &EngineFile) -> Result<Value, CliError> {
-    let Some(path) = path else { return Ok(json!({})) };
-    Ok(Config::load(path)?.engine_config(&inspected.meta.id))
+/// Reads `[plugins.entries.<id>.config]` and `plugins.sandbox.readable` from --config. No other config is
+/// searched: a verdict must not depend on the current folder.
+fn engine_settings(
+    path: Option<&Path>,
+    inspected: &EngineFile,
+) -> Result<(Value, Vec<PathBuf>), CliError> {
+    let Some(path) = path else { return Ok((json!({}), Vec::new())) };
+    let config = Config::load(path)?;
+    let settings = config.engine_config(&inspected.meta.id);
+    Ok((settings, config.plugins.sandbox.readable))
 }
 
 fn headline(inspected: &EngineFile) -> String {
@@ -167,6 +174,15 @@ fn write_report(report: &CheckReport) -> Result<bool, CliError> {
             .map_err(|error| CliError::internal(format!("cannot write {REPORT_FILE}: {error}")))?;
     }
     Ok(report.complete)
+}
+
+/// What this machine lacks to confine the engine; empty if nothing.
+fn missing_line(report: &CheckReport) -> String {
+    let missing = &report.confinement.missing;
+    if missing.is_empty() {
+        return String::new();
+    }
+    format!("  the engine ran without: {}\n", missing.join("; "))
 }
 
 fn verdict(report: &CheckReport, left: bool) -> String {

@@ -269,14 +269,45 @@ impl EngineFile {
     ///
     /// [`LoadError`].
     pub fn load(self, copies: &Path) -> Result<EngineFactory, LoadError> {
-        let copy = self.copy(copies)?;
-        load_copy(copy.path(), &self.path, &self.meta.id, self.meta.entry_point)
+        self.copy(copies)?.load()
     }
 
-    /// A private copy of the bytes that were checked, deleted when it is dropped.
-    pub(super) fn copy(&self, copies: &Path) -> Result<NamedTempFile, LoadError> {
-        private_copy(copies, &self.sha256, &self.image)
-            .map_err(|source| LoadError::NoCopy { folder: copies.into(), source })
+    /// A copy of the bytes that were checked, in the private folder `copies`. A process that confines itself
+    /// makes it before.
+    ///
+    /// # Errors
+    ///
+    /// [`LoadError::NoCopy`].
+    pub fn copy(&self, copies: &Path) -> Result<LibraryCopy, LoadError> {
+        let file = private_copy(copies, &self.sha256, &self.image)
+            .map_err(|source| LoadError::NoCopy { folder: copies.into(), source })?;
+        let (origin, id) = (self.path.clone(), self.meta.id.clone());
+        Ok(LibraryCopy { file, origin, id, entry_point: self.meta.entry_point })
+    }
+}
+
+/// A private copy of a checked library, deleted when it is dropped.
+#[derive(Debug)]
+pub struct LibraryCopy {
+    file: NamedTempFile,
+    /// The library, for messages.
+    origin: PathBuf,
+    id: String,
+    entry_point: EntryPoint,
+}
+
+impl LibraryCopy {
+    pub(super) fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    /// Loads the copy, which stays loaded as with [`EngineFile::load`].
+    ///
+    /// # Errors
+    ///
+    /// [`LoadError`].
+    pub fn load(&self) -> Result<EngineFactory, LoadError> {
+        load_copy(self.path(), &self.origin, &self.id, self.entry_point)
     }
 }
 

@@ -41,6 +41,8 @@ mod process;
 mod replay_log;
 #[cfg(unix)]
 mod sender;
+#[cfg(not(target_os = "linux"))]
+mod unconfined;
 #[cfg(unix)]
 mod usage;
 #[cfg(unix)]
@@ -48,5 +50,11 @@ mod wire;
 
 #[cfg(unix)]
 pub use child::sandbox_main;
+#[cfg(target_os = "linux")]
+pub use confinement::confine;
+#[cfg(unix)]
+pub use confinement::detach_from_host;
 #[cfg(not(unix))]
-pub use supervisor::sandbox_main;
+pub use supervisor::{detach_from_host, sandbox_main};
+#[cfg(not(target_os = "linux"))]
+pub use unconfined::confine;

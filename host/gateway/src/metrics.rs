@@ -296,10 +296,12 @@ impl Metrics {
         count(&self.families.cache_write_tokens, usage.cache_write);
         let mut totals = self.totals.usage.lock().unwrap_or_else(PoisonError::into_inner);
         totals.responses += 1;
-        totals.input_tokens += usage.input;
-        totals.cache_read_tokens += usage.cache_read;
-        totals.cache_write_tokens += usage.cache_write;
-        totals.output_tokens += usage.output;
+        // An upstream may state any number.
+        let add = |total: &mut u64, tokens| *total = total.saturating_add(tokens);
+        add(&mut totals.input_tokens, usage.input);
+        add(&mut totals.cache_read_tokens, usage.cache_read);
+        add(&mut totals.cache_write_tokens, usage.cache_write);
+        add(&mut totals.output_tokens, usage.output);
     }
 
     /// The totals.

@@ -4,6 +4,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod check;
+mod check_sandbox;
 mod contract;
 mod embedding;
 mod growth;

@@ -1,7 +1,5 @@
 //! The group `load`: symbols, metadata and loading of the library.
 
-use std::fs;
-
 use ctxhost_engine_api::border::EngineMetadata;
 use object::read::elf::{Dyn as _, ElfFile64, FileHeader as _};
 use object::{Endianness, Object as _, ObjectSymbol as _, elf};
@@ -9,7 +7,7 @@ use object::{Endianness, Object as _, ObjectSymbol as _, elf};
 use super::NamedCase;
 use crate::fault::{CaseOutcome, CaseStats, CheckFault};
 use crate::harness::CaseHarness;
-use ctxhost_engine::inspect;
+use ctxhost_engine::LibraryCopy;
 
 pub(super) const CASES: [NamedCase; 3] =
     [("symbols and needs", symbols), ("info", info), ("load, create, retire", retire)];
@@ -21,9 +19,8 @@ const PREFIX: &str = "context_engine";
 fn symbols(harness: &CaseHarness<'_>) -> CaseOutcome {
     let unreadable =
         |reason: String| CheckFault::new("symbols", format!("the file cannot be read: {reason}"));
-    let image = ctxhost_files::read(harness.file, ctxhost_files::SESSION_FILE_BYTES)
-        .map_err(|error| unreadable(error.to_string()))?;
-    let file = object::File::parse(&*image).map_err(|error| unreadable(error.to_string()))?;
+    let image = harness.library.image();
+    let file = object::File::parse(image).map_err(|error| unreadable(error.to_string()))?;
     let exports = file.dynamic_symbols().filter(|symbol| symbol.is_definition());
     let is_own = |name: &str| name.to_ascii_lowercase().starts_with(PREFIX);
     let (own, more): (Vec<&str>, Vec<&str>) =
@@ -37,7 +34,7 @@ fn symbols(harness: &CaseHarness<'_>) -> CaseOutcome {
         0 => "symbols".to_owned(),
         more => format!("symbols (and {more} unused exports)"),
     };
-    let required_libraries = required_libraries(&image);
+    let required_libraries = required_libraries(image);
     let needs = if required_libraries.is_empty() {
         "nothing".to_owned()
     } else {
@@ -78,8 +75,7 @@ fn info(harness: &CaseHarness<'_>) -> CaseOutcome {
         let message = format!("info changed from {first:?} to {second:?}");
         return Err(CheckFault::new("info", message));
     }
-    let meta =
-        inspect(harness.file).map_err(|error| CheckFault::new("info", error.to_string()))?.meta;
+    let meta = &harness.library.meta;
     if (&first.id, &first.version) != (&meta.id, &meta.version) {
         let message = format!(
             "info returned {} {}, but the metadata has {} {}",
@@ -95,12 +91,11 @@ fn info(harness: &CaseHarness<'_>) -> CaseOutcome {
 fn retire(harness: &CaseHarness<'_>) -> CaseOutcome {
     harness.open(harness.host())?.dispose()?;
     let scope = harness.trace.start_call("the second load of the library");
-    let second = inspect(harness.file).and_then(|read| read.load(&harness.work_dir.join("copies")));
+    let second = harness.second_copy.map(LibraryCopy::load).transpose();
     drop(scope);
-    let factory = second
+    let second = second
         .map_err(|error| CheckFault::new("load", format!("the second load failed: {error}")))?;
-    // Empty by now: the loader removes its private copy.
-    let _ = fs::remove_dir(harness.work_dir.join("copies"));
+    let factory = second.unwrap_or(harness.factory);
     let second = CaseHarness { factory, ..CaseHarness { ..*harness } };
     let (one, other) = (harness.open(harness.host())?, second.open(second.host())?);
     one.dispose()?;

@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 
 use self::server::SandboxServer;
 use self::writer::FrameWriter;
-use super::confinement::{confine, detach_from_host};
 use super::program::{COMMAND, allow_self_launch};
 use super::wire::{self, FromSandbox, Hello, ToSandbox};
+use super::{confine, detach_from_host};
 use crate::library::load_copy;
 
 /// Runs the sandbox where the program was started as one, and does not return then.

@@ -14,34 +14,27 @@ mod self_test;
 #[cfg(target_os = "linux")]
 mod syscalls;
 
-use nix::unistd::Pid;
+use ctxhost_platform::processes::parent_id;
 
 #[cfg(target_os = "linux")]
-pub(super) use self::protections::confine;
+pub use self::protections::confine;
 
-#[cfg(not(target_os = "linux"))]
-use super::info::{Confinement, ConfinementLimits};
-
-/// Closes the descriptors of the host, and ties the life of this process to that of the host.
+/// Closes the descriptors that this process inherited, and ends it when its parent, the process `host`, ends.
 ///
 /// # Errors
 ///
 /// When the host has ended.
-pub(super) fn detach_from_host(host: i32) -> Result<(), String> {
+pub fn detach_from_host(host: u32) -> Result<(), String> {
     close_inherited();
     // Elsewhere the process ends when its socket does.
     #[cfg(target_os = "linux")]
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
         .map_err(|error| format!("no signal when the host ends: {error}"))?;
     // The signal does not come if the host ended before it was requested.
-    if nix::unistd::getppid() == Pid::from_raw(host) {
-        Ok(())
-    } else {
-        Err("the host has ended".into())
-    }
+    if parent_id() == Some(host) { Ok(()) } else { Err("the host has ended".into()) }
 }
 
-/// Closes all descriptors but standard input, which is the socket, and the two outputs.
+/// Closes all descriptors but standard input, which is the socket of a sandbox, and the two outputs.
 fn close_inherited() {
     let listed = std::fs::read_dir("/proc/self/fd").map(|entries| {
         let names = entries.flatten().map(|entry| entry.file_name());
@@ -52,18 +45,5 @@ fn close_inherited() {
     for descriptor in open.into_iter().filter(|descriptor| *descriptor > 2) {
         // Fails for the descriptor of the folder that was just listed.
         let _ = nix::unistd::close(descriptor);
-    }
-}
-
-/// Reports that this system has no restrictions.
-#[cfg(not(target_os = "linux"))]
-pub(super) fn confine(_limits: &ConfinementLimits) -> Confinement {
-    let system = std::env::consts::OS;
-    Confinement {
-        applied: vec!["a process of its own".into()],
-        missing: vec![format!(
-            "no sandbox on {system}: the engine has all rights of the user, and no limit of memory, threads or \
-             processor time"
-        )],
     }
 }

@@ -24,13 +24,24 @@ pub struct Confinement {
     pub missing: Vec<String>,
 }
 
-/// The resources of a sandbox.
+/// The resources of a confined process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct ConfinementLimits {
+pub struct ConfinementLimits {
     /// The address space.
-    pub(super) memory_bytes: u64,
+    pub memory_bytes: u64,
     /// The number of open descriptors.
-    pub(super) open_files: u64,
+    pub open_files: u64,
     /// Readable paths beside the system's libraries.
-    pub(super) readable: Vec<PathBuf>,
+    pub readable: Vec<PathBuf>,
+    /// Where it may write; nowhere in the sandbox of an installed engine.
+    pub writable: Option<WritableFolder>,
+}
+
+/// A folder below which a confined process may create, change and remove files.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct WritableFolder {
+    /// The folder.
+    pub folder: PathBuf,
+    /// The largest size of a file that the process writes, there or through a descriptor.
+    pub file_bytes: u64,
 }

@@ -160,6 +160,7 @@ impl SandboxLauncher {
             memory_bytes: self.settings.memory_mib.saturating_mul(1024 * 1024),
             open_files: self.settings.open_files,
             readable,
+            writable: None,
         }
     }
 

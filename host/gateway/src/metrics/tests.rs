@@ -171,6 +171,15 @@ fn responses_are_counted_by_dialect_and_status() {
 }
 
 #[test]
+fn token_counts_of_an_upstream_without_bound_do_not_overflow_the_totals() {
+    let metrics = Metrics::new("mask");
+    let usage = TokenUsage { input: u64::MAX, output: u64::MAX, ..TokenUsage::default() };
+    metrics.record_usage("openai-completions", &usage);
+    metrics.record_usage("openai-completions", &usage);
+    assert_eq!(metrics.totals().usage.output_tokens, u64::MAX);
+}
+
+#[test]
 fn the_document_lists_all_metrics() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/gateway/watching.md");
     let document = std::fs::read_to_string(path).unwrap();

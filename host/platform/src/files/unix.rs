@@ -90,15 +90,6 @@ pub fn read_exact_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<(
     file.read_exact_at(bytes, offset)
 }
 
-/// Writes a part of a file, wherever its position is.
-///
-/// # Errors
-///
-/// That of the file system.
-pub fn write_all_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
-    file.write_all_at(bytes, offset)
-}
-
 /// Renames a file; fails if the target exists.
 ///
 /// # Errors

@@ -91,26 +91,6 @@ pub fn read_exact_at(file: &File, mut bytes: &mut [u8], mut offset: u64) -> io::
     Ok(())
 }
 
-/// Writes a part of a file. Moves its position.
-///
-/// # Errors
-///
-/// That of the file system.
-pub fn write_all_at(file: &File, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
-    while !bytes.is_empty() {
-        match file.seek_write(bytes, offset) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(written) => {
-                bytes = bytes.get(written..).unwrap_or_default();
-                offset += written as u64;
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
-}
-
 /// Renames a file; fails if the target exists.
 ///
 /// # Errors

@@ -2,6 +2,7 @@
 
 mod access;
 mod conversations;
+mod http2;
 mod large;
 mod wire;
 
@@ -14,7 +15,14 @@ use crate::run::Attack;
 use crate::stand::Stand;
 
 pub(crate) fn attacks() -> Vec<Attack> {
-    [wire::attacks(), large::attacks(), conversations::attacks(), access::attacks()].concat()
+    [
+        wire::attacks(),
+        http2::attacks(),
+        large::attacks(),
+        conversations::attacks(),
+        access::attacks(),
+    ]
+    .concat()
 }
 
 fn attack(name: &'static str, tries: &'static str, run: fn(&Stand)) -> Attack {

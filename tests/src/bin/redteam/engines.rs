@@ -1,10 +1,12 @@
 //! Attacks by engines on the host, the user's files and the clients, sandboxed and on a thread.
 
+mod checked;
 mod life;
 mod loading;
 mod plans;
 mod reach;
 mod resources;
+mod services;
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -22,8 +24,16 @@ use crate::run::Attack;
 use crate::stand::Stand;
 
 pub(crate) fn attacks() -> Vec<Attack> {
-    [reach::attacks(), resources::attacks(), plans::attacks(), life::attacks(), loading::attacks()]
-        .concat()
+    [
+        reach::attacks(),
+        resources::attacks(),
+        services::attacks(),
+        plans::attacks(),
+        life::attacks(),
+        loading::attacks(),
+        checked::attacks(),
+    ]
+    .concat()
 }
 
 fn attack(name: &'static str, tries: &'static str, run: fn(&Stand)) -> Attack {
@@ -191,3 +201,6 @@ fn claims(log: &str) -> Vec<Claim> {
 
 /// As long as anything may take to be noticed.
 const SOON: Duration = Duration::from_secs(10);
+
+/// What asks whether a path exists. A filter sees numbers and no paths, so the documents promise nothing of it.
+const QUESTIONS: [&str; 3] = ["stat-key", "access-key", "readlink"];

@@ -1,5 +1,6 @@
 //! Sessions, configs and state folders that are damaged, endless, or no files at all.
 
+mod locks;
 mod places;
 mod sessions;
 
@@ -15,7 +16,7 @@ use crate::run::Attack;
 use crate::stand::Stand;
 
 pub(crate) fn attacks() -> Vec<Attack> {
-    [sessions::attacks(), places::attacks()].concat()
+    [sessions::attacks(), places::attacks(), locks::attacks()].concat()
 }
 
 fn attack(name: &'static str, tries: &'static str, run: fn(&Stand)) -> Attack {

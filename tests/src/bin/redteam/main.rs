@@ -35,7 +35,7 @@ struct Arguments {
     /// Which attacks.
     #[arg(value_enum)]
     group: Group,
-    /// The small form: all groups in under a minute on two cores.
+    /// The small form: all groups in one and a half minutes on two cores.
     #[arg(long, conflicts_with = "long")]
     short: bool,
     /// The large form: more of each, for a release.

@@ -1,10 +1,12 @@
-//! Landlock: a sandbox can read what a library needs to run, and no files of the user.
+//! Landlock: a confined process can read what a library needs to run, and no files of the user. It writes
+//! nowhere, or below one folder.
 
 use landlock::{
     ABI, Access as _, AccessFs, AccessNet, Ruleset, RulesetAttr as _, RulesetCreatedAttr as _,
     RulesetStatus, Scope, path_beneath_rules,
 };
 
+use super::self_test;
 use crate::sandbox::info::ConfinementLimits;
 
 /// The newest rules that are requested; an older kernel enforces those that it has.
@@ -42,6 +44,7 @@ const SYSTEM: [&str; 21] = [
 
 /// Restricts files and network for this thread and its descendants.
 pub(super) fn restrict_access(limits: &ConfinementLimits) -> Result<(), String> {
+    self_test::is_only_thread()?;
     let status = restrict(limits).map_err(|error| error.to_string())?;
     match status {
         RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced => Ok(()),
@@ -51,6 +54,14 @@ pub(super) fn restrict_access(limits: &ConfinementLimits) -> Result<(), String> 
 
 fn restrict(limits: &ConfinementLimits) -> Result<RulesetStatus, landlock::RulesetError> {
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
+    let write = AccessFs::WriteFile
+        | AccessFs::Truncate
+        | AccessFs::MakeReg
+        | AccessFs::MakeDir
+        | AccessFs::RemoveFile
+        | AccessFs::RemoveDir
+        | AccessFs::Refer;
+    let writable = limits.writable.iter().map(|writable| &writable.folder);
     // Rules for missing paths are skipped.
     let restricted = Ruleset::default()
         .handle_access(AccessFs::from_all(RULES))?
@@ -59,6 +70,7 @@ fn restrict(limits: &ConfinementLimits) -> Result<RulesetStatus, landlock::Rules
         .create()?
         .add_rules(path_beneath_rules(SYSTEM, read))?
         .add_rules(path_beneath_rules(&limits.readable, read))?
+        .add_rules(path_beneath_rules(writable, read | write))?
         .restrict_self()?;
     Ok(restricted.ruleset)
 }

@@ -1,9 +1,9 @@
 //! The restrictions of a sandbox, in the order in which they are applied, each with its test.
 
-use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::{capabilities, disk, self_test, syscalls};
-use crate::sandbox::info::{Confinement, ConfinementLimits};
+use crate::sandbox::info::{Confinement, ConfinementLimits, WritableFolder};
 
 /// A step that may fail, with the reason.
 type ProtectionStep<'a> = Box<dyn Fn() -> Result<(), String> + 'a>;
@@ -18,8 +18,12 @@ struct Protection<'a> {
     test: ProtectionStep<'a>,
 }
 
-/// Applies and tests all restrictions.
-pub(crate) fn confine(limits: &ConfinementLimits) -> Confinement {
+/// Confines this process, which has to have one thread: applies all restrictions and tests each.
+///
+/// They cannot be lifted again. What the process opened before stays open. Where the kernel lacks landlock, the
+/// process writes nowhere, also not below `limits.writable`.
+#[must_use]
+pub fn confine(limits: &ConfinementLimits) -> Confinement {
     let protections = protections(limits);
     let applied: Vec<_> = protections.iter().map(|protection| (protection.apply)()).collect();
     let mut confinement = Confinement::default();
@@ -55,6 +59,15 @@ impl<'a> Protection<'a> {
 /// All restrictions, in the order in which they are applied.
 fn protections(limits: &ConfinementLimits) -> Vec<Protection<'_>> {
     let memory = limits.memory_bytes;
+    let (file_limit, file_bytes, reach) = match &limits.writable {
+        None => ("no file writes".to_owned(), 0, "reads only the system's libraries"),
+        Some(WritableFolder { file_bytes, .. }) => (
+            format!("files of at most {} MiB", file_bytes / (1024 * 1024)),
+            *file_bytes,
+            "reads only the system's libraries, writes only below its working folder",
+        ),
+    };
+    let writes = if limits.writable.is_some() { "" } else { " and writing" };
     vec![
         Protection::new(
             format!("{} MiB of memory", memory / (1024 * 1024)),
@@ -67,9 +80,9 @@ fn protections(limits: &ConfinementLimits) -> Vec<Protection<'_>> {
             limits.open_files,
         ),
         Protection::limit("no core files", Resource::Core, 0),
-        Protection::limit("no file writes", Resource::Fsize, 0),
+        Protection::limit(file_limit, Resource::Fsize, file_bytes),
         Protection::new(
-            "landlock: reads only the system's libraries",
+            format!("landlock: {reach}"),
             || disk::restrict_access(limits),
             self_test::disk,
         ),
@@ -77,14 +90,19 @@ fn protections(limits: &ConfinementLimits) -> Vec<Protection<'_>> {
         Protection::new("a non-root account", || Ok(()), self_test::account),
         // Last: it refuses the calls that apply the others.
         Protection::new(
-            "seccomp: an allowlist of system calls, without network, processes, programs and writing",
-            syscalls::install_filter,
+            format!(
+                "seccomp: an allowlist of system calls, without network, processes, programs{writes}"
+            ),
+            // Numbers do not name a folder: the filter leaves that to landlock.
+            || syscalls::install_filter(limits.writable.is_some() && self_test::disk().is_ok()),
             self_test::calls,
         ),
     ]
 }
 
 fn set_limit(resource: Resource, limit: u64) -> Result<(), String> {
+    // A lower limit of the host stays: only root may raise it.
+    let limit = getrlimit(resource).maximum.map_or(limit, |maximum| limit.min(maximum));
     let limit = Rlimit { current: Some(limit), maximum: Some(limit) };
     setrlimit(resource, limit).map_err(|error| error.to_string())
 }

@@ -33,6 +33,13 @@ pub(super) fn disk() -> Result<(), String> {
     }
 }
 
+/// Landlock and capabilities are those of a thread, and later threads inherit them.
+pub(super) fn is_only_thread() -> Result<(), String> {
+    // Without `/proc` nothing is known.
+    let threads = fs::read_dir("/proc/self/task").map_or(1, Iterator::count);
+    if threads == 1 { Ok(()) } else { Err(format!("the process has {threads} threads already")) }
+}
+
 /// No socket is created, and a file that is writable for all is not opened for writing.
 pub(super) fn calls() -> Result<(), String> {
     let socket = UnixDatagram::unbound().map(drop);

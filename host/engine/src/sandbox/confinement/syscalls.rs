@@ -14,20 +14,20 @@ use seccompiler::{
     BackendError, BpfProgram, SeccompAction, SeccompFilter, apply_filter_all_threads, sock_filter,
 };
 
-use self::allowlist::{ALLOWED, NEWEST, UNKNOWN};
-use self::conditions::CONDITIONAL;
+use self::allowlist::{ALLOWED, NEWEST, UNKNOWN, WRITING};
+use self::conditions::{CONDITIONAL, OPENS, opened_for_writing};
 
 /// The first number of x32, a second set of the same calls on x86-64.
 const X32: u32 = 0x4000_0000;
 
-/// Installs the filter for this process.
-pub(super) fn install_filter() -> Result<(), String> {
-    let program = program().map_err(|error| error.to_string())?;
+/// Installs the filter for this process, also with the calls that write files if it `writes`.
+pub(super) fn install_filter(writes: bool) -> Result<(), String> {
+    let program = program(writes).map_err(|error| error.to_string())?;
     apply_filter_all_threads(&program).map_err(|error| error.to_string())
 }
 
 /// The filter program: unknown calls first, then the allowlist.
-fn program() -> Result<BpfProgram, BackendError> {
+fn program(writes: bool) -> Result<BpfProgram, BackendError> {
     let mut program = unknown();
     let mut allowed = BTreeMap::new();
     for (_, number) in ALLOWED.iter().flat_map(|group| group.calls) {
@@ -36,6 +36,14 @@ fn program() -> Result<BpfProgram, BackendError> {
     for conditional in CONDITIONAL {
         for (_, number) in conditional.calls {
             allowed.insert(*number, (conditional.rules)()?);
+        }
+    }
+    if writes {
+        for (_, number) in WRITING.iter().flat_map(|group| group.calls) {
+            allowed.insert(*number, Vec::new());
+        }
+        for (number, flags_at) in OPENS {
+            allowed.entry(*number).or_default().extend(opened_for_writing(*flags_at)?);
         }
     }
     let refused = SeccompAction::Errno(EPERM.unsigned_abs());

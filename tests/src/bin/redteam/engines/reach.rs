@@ -6,7 +6,7 @@ use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::{Hostile, attack};
+use super::{Hostile, QUESTIONS, attack};
 use crate::report::Breach;
 use crate::run::Attack;
 use crate::stand::Stand;
@@ -58,8 +58,6 @@ fn walk(stand: &Stand) {
     Hostile::new("walk").meets_a_conversation(stand, |met| met.must_have_acted());
 }
 
-/// What asks whether a path exists. A filter sees numbers and no paths, so the documents promise nothing of it.
-const QUESTIONS: [&str; 3] = ["stat-key", "access-key", "readlink"];
 /// What tells more of a path than that, or watches it.
 const NAMES: [&str; 3] = ["listxattr", "name_to_handle", "inotify"];
 

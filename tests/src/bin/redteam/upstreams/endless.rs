@@ -5,14 +5,18 @@ use std::time::Duration;
 use super::{ask, attack, event, head, liar, meets_lies, send, stream};
 use crate::bodies::{CHAT, chat, gzip_of_zeros, user};
 use crate::http;
-use crate::origin::Act;
+use crate::origin::{Act, Origin};
 use crate::report::Breach;
 use crate::run::Attack;
 use crate::stand::Stand;
 
+/// As long as a command may take over an answer without an end; the limits of bytes come first.
+const ENDLESS: Duration = Duration::from_secs(45);
+
 pub(super) fn attacks() -> Vec<Attack> {
     vec![
         attack("endless answers", "streams and lines without end", endless),
+        attack("a model without an end", "an answer to `chat` that never ends", commands),
         attack("bombs", "answers that are a thousand times as large as they came", bombs),
         attack(
             "silence",
@@ -73,6 +77,51 @@ fn endless(stand: &Stand) {
     gateway.must_answer("after the stream that nobody reads");
     gateway.end();
     origin.stop();
+}
+
+/// What `chat` may hold of an answer without an end: the limits of an answer and of a stream, and what it takes
+/// itself.
+const COMMAND_MIB: u64 = 700;
+
+/// A command that asks a model ends with an error.
+fn commands(stand: &Stand) {
+    let piece = event(&"word ".repeat(13_000));
+    let body = head("connection: close\r\n");
+    let begin = b"{\"choices\":[{\"message\":{\"role\":\"assistant\",\"content\":\"".to_vec();
+    let pieces = stand.size(1 << 13, 1 << 15, 1 << 16);
+    let answers = [
+        ("a stream", vec![Act::Send(stream(&[&event("begin")])), Act::Repeat(piece, pieces)]),
+        (
+            "a body",
+            vec![Act::Send([body, begin].concat()), Act::Repeat(vec![b'x'; 65_536], pieces)],
+        ),
+    ];
+    for (name, acts) in answers {
+        stand.tried(1);
+        let origin = Origin::start(move |_| acts.clone());
+        let config = format!(
+            "agent.model = \"a/gpt-4.1\"\n\
+             [providers.a]\ndialect = \"openai-chat\"\nbase_url = \"{}\"\nproxy = \"none\"\n\
+             [models.\"a/gpt-4.1\"]\nwindow_tokens = 32000\n",
+            origin.url()
+        );
+        std::fs::write(stand.path("work/ctxhost.toml"), config).expect("a config");
+        let session = stand.path(&format!("work/{}.jsonl", name.replace(' ', "-")));
+        let session = session.display().to_string();
+        let mut command = stand.command(&["chat", "--session", &session, "-p", "Say something."]);
+        command.env("OPENAI_API_KEY", "none");
+        let ran = stand.run(&mut command, "chat", ENDLESS);
+        stand.must(ran.code.is_none_or(|code| code != 0), Breach::Wrong, || {
+            format!("{name}: `chat` takes it for a whole answer")
+        });
+        stand.must(ran.is_late || !ran.err.is_empty(), Breach::Wrong, || {
+            format!("{name}: `chat` fails without a word")
+        });
+        stand.must(ran.peak_mib <= COMMAND_MIB, Breach::Unbounded, || {
+            format!("{name}: `chat` takes {} MiB", ran.peak_mib)
+        });
+        origin.stop();
+    }
 }
 
 fn bombs(stand: &Stand) {

@@ -39,7 +39,12 @@ fn hello() -> Hello {
         origin: "".into(),
         host: HostInfo::default(),
         recorded_clock: false,
-        limits: ConfinementLimits { memory_bytes: 0, open_files: 0, readable: Vec::new() },
+        limits: ConfinementLimits {
+            memory_bytes: 0,
+            open_files: 0,
+            readable: Vec::new(),
+            writable: None,
+        },
     }
 }
 

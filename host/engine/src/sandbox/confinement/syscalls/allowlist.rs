@@ -210,6 +210,33 @@ pub(super) const ALLOWED: &[SyscallGroup] = &[
     },
 ];
 
+/// Calls that are allowed beside [`ALLOWED`] in a process with a writable folder: landlock checks their paths.
+/// Calls that landlock does not check, such as `chmod`, are in neither.
+pub(super) const WRITING: &[SyscallGroup] = &[
+    SyscallGroup {
+        reason: "writes files",
+        calls: calls![
+            SYS_pwrite64,
+            SYS_pwritev,
+            SYS_pwritev2,
+            SYS_ftruncate,
+            SYS_fallocate,
+            SYS_fsync,
+            SYS_fdatasync,
+            SYS_flock,
+            SYS_mkdirat,
+            SYS_unlinkat,
+            SYS_renameat,
+            SYS_renameat2,
+        ],
+    },
+    #[cfg(target_arch = "x86_64")]
+    SyscallGroup {
+        reason: "writes files",
+        calls: calls![SYS_mkdir, SYS_rmdir, SYS_unlink, SYS_rename],
+    },
+];
+
 /// Calls that fail with ENOSYS: the C library then falls back to an older call, but not after EPERM.
 pub(super) const UNKNOWN: SyscallGroup = SyscallGroup {
     reason: "arguments in memory, invisible to a filter",

@@ -143,6 +143,22 @@ fn opened_for_reading(at: u8) -> RuleList {
     masked(at, forbidden.unsigned_abs(), 0).map(|rule| vec![rule])
 }
 
+/// The calls with [`opened_for_writing`], and the position of their flags.
+#[cfg(target_arch = "x86_64")]
+pub(super) const OPENS: &[(c_long, u8)] = &[(SYS_openat, 2), (SYS_open, 1)];
+#[cfg(not(target_arch = "x86_64"))]
+pub(super) const OPENS: &[(c_long, u8)] = &[(SYS_openat, 2)];
+
+/// `open` for writing, which landlock checks. Not for reading with `O_TRUNC`, which old versions of it do not
+/// check.
+pub(super) fn opened_for_writing(at: u8) -> RuleList {
+    let checked = O_ACCMODE | O_PATH | TMPFILE;
+    [O_WRONLY, O_RDWR]
+        .iter()
+        .map(|access| masked(at, checked.unsigned_abs(), access.unsigned_abs().into()))
+        .collect()
+}
+
 /// `prlimit64` that only reads the limits of this process.
 fn own_limits_read() -> RuleList {
     let read = |pid: u32| {

@@ -43,6 +43,18 @@ fn the_documentation_matches_the_list() {
         check(conditional.calls, format!("by arguments | {}", conditional.when));
     }
     check(UNKNOWN.calls, format!("unknown | {}", UNKNOWN.reason));
+    for (name, number) in WRITING.iter().flat_map(|group| group.calls) {
+        assert_eq!(row_of(name, *number, &page), "refused | writes files", "{name}");
+    }
+    let sentence = page.lines().find(|line| line.starts_with("With a writable folder")).unwrap();
+    let named: HashSet<&str> = sentence.split('`').skip(1).step_by(2).collect();
+    let allowed = WRITING.iter().flat_map(|group| group.calls).map(|(name, _)| *name);
+    let allowed: HashSet<&str> = allowed.map(|name| name.trim_start_matches("SYS_")).collect();
+    let opens = HashSet::from(["open", "openat"]);
+    let expected: HashSet<&str> = allowed.union(&opens).copied().collect();
+    if cfg!(target_arch = "x86_64") {
+        assert_eq!(named, expected, "the sentence on writable folders differs");
+    }
     if cfg!(target_arch = "x86_64") {
         let is_open = |line: &&str| {
             ["| allowed |", "| by arguments |", "| unknown |"]
