@@ -52,20 +52,21 @@ impl DagSession {
         settings: &Settings,
     ) -> Compaction {
         self.follow(transcript, settings);
-        let tokens = transcript.total_tokens();
+        let (tokens, len) = (transcript.total_tokens(), transcript.len() as u64);
         // Each further attempt aims lower, because the last result was too large.
         let share = KEPT_SHARE / f64::from(request.attempt.clamp(1, 3));
         let limit_tokens = share_of(request.budget.min(tokens), share);
         let focus = request.custom_instructions.as_deref().unwrap_or_default();
         let ranking = self.index.rank(&self.index.build_query(transcript, focus));
         let mut layout = RequestLayout::default();
-        self.place_tail(transcript, 0, settings, &mut layout);
+        self.place_tail(transcript, (0, limit_tokens), settings, &mut layout);
         let always_tokens = layout.tokens(transcript, &STYLE);
         let outline_tokens = share_of(limit_tokens, OUTLINE_SHARE);
         let name_tokens = share_of(limit_tokens, NAME_SHARE);
         let tail_tokens = limit_tokens.saturating_sub(always_tokens + outline_tokens + name_tokens)
-            + transcript.tokens(layout.cut..transcript.len() as u64);
-        self.place_tail(transcript, tail_tokens, settings, &mut layout);
+            + transcript.tokens(layout.cut..len)
+            - layout.cuts.saved_tokens(layout.cut..len);
+        self.place_tail(transcript, (tail_tokens, limit_tokens), settings, &mut layout);
         let missing = layout.hidden();
         let is_new = |seq: &u64| !layout.kept.contains_key(seq) && *seq >= self.live_start;
         // Folding a summary of a summary loses detail and makes no progress.

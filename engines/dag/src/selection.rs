@@ -80,7 +80,7 @@ impl DagSession {
     ) -> RequestLayout {
         let split = self.split(transcript, allowed_tokens, settings);
         let mut layout = RequestLayout::default();
-        self.place_tail(transcript, split.tail, settings, &mut layout);
+        self.place_tail(transcript, (split.tail, allowed_tokens), settings, &mut layout);
         let free = |layout: &RequestLayout, own_tokens: u64| {
             split.target.saturating_sub(layout.tokens(transcript, &STYLE) + own_tokens)
         };
@@ -92,7 +92,8 @@ impl DagSession {
             let left_tokens = free(&layout, own_tokens);
             if left_tokens > split.target / 16 {
                 // Little was found: the newest entries get the rest.
-                self.place_tail(transcript, split.tail + left_tokens, settings, &mut layout);
+                let tail_tokens = split.tail + left_tokens;
+                self.place_tail(transcript, (tail_tokens, allowed_tokens), settings, &mut layout);
             }
         }
         let outline_tokens = split.outline.min(free(&layout, 0));
@@ -184,12 +185,12 @@ impl DagSession {
     pub(crate) fn place_tail(
         &self,
         transcript: &Transcript,
-        room_tokens: u64,
+        rooms: (u64, u64),
         settings: &Settings,
         layout: &mut RequestLayout,
     ) {
         let full_share = settings.full_share;
-        self.index.place_tail(transcript, room_tokens, full_share, self.live_start, layout);
+        self.index.place_tail(transcript, rooms, full_share, self.live_start, layout);
     }
 
     /// Adds the note for a new prompt, as far as there is room.

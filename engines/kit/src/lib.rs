@@ -26,6 +26,7 @@ pub mod sliding_window;
 pub mod tail;
 
 pub mod caps;
+pub mod live_round;
 pub mod masks;
 pub mod previews;
 pub mod replacement;
