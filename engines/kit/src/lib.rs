@@ -53,5 +53,6 @@ pub mod dialogue;
 pub mod hash;
 pub mod identifiers;
 pub mod redact;
+pub mod requests;
 pub mod rules;
 pub mod text;

@@ -13,7 +13,6 @@
 
 mod stored_cut;
 
-use std::collections::HashSet;
 use std::ops::Range;
 
 use ctxhost_engine_api::transcript::tokens;
@@ -24,6 +23,7 @@ use crate::cursor::TranscriptCursor;
 use crate::cuts::trailing_frame;
 use crate::dialogue::is_request;
 use crate::live_round::LiveRoundCuts;
+use crate::requests::{RequestSize, choose_requests};
 use crate::rules::find_rules;
 use crate::settings::share_of;
 
@@ -244,23 +244,16 @@ impl SlidingWindow {
         room_tokens: u64,
         tokens: &impl Fn(Range<u64>) -> u64,
     ) -> Vec<u64> {
-        let mut chosen = HashSet::new();
-        let mut left_tokens = room_tokens;
-        let kinds = [(&self.rules, room_tokens / 2), (&self.requests, room_tokens)];
-        for (requests, most_tokens) in kinds {
-            let mut room_tokens = most_tokens.min(left_tokens);
-            let older = requests.iter().rev().filter(|seq| **seq < end);
-            for &seq in older.filter(|seq| !self.protected.contains(seq)) {
-                let entry_tokens = tokens(seq..seq + 1);
-                if entry_tokens <= room_tokens && chosen.insert(seq) {
-                    room_tokens -= entry_tokens;
-                    left_tokens -= entry_tokens;
-                }
-            }
-        }
-        let mut chosen: Vec<u64> = chosen.into_iter().collect();
-        chosen.sort_unstable();
-        chosen
+        let older = self.requests.iter().rev().filter(|seq| **seq < end);
+        let older = older.filter(|seq| !self.protected.contains(seq));
+        let sizes: Vec<RequestSize> = older
+            .map(|&seq| RequestSize {
+                seq,
+                tokens: tokens(seq..seq + 1),
+                is_rule: self.rules.binary_search(&seq).is_ok(),
+            })
+            .collect();
+        choose_requests(&sizes, room_tokens).into_iter().collect()
     }
 
     /// The first turn that begins at or after `from`, or the newest turn.
