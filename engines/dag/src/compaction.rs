@@ -6,12 +6,13 @@
 use ctxhost_engine_api::{CompactRequest, Compaction, Transcript};
 use ctxhost_engine_kit::retrieval::{RequestLayout, covering_plan};
 use ctxhost_engine_kit::settings::share_of;
+use ctxhost_engine_kit::shortening::shorten_or_nothing;
 use ctxhost_engine_kit::summary::{Provenance, wrap_summary};
 
-use crate::STYLE;
 use crate::node::{DagNode, NodeId};
 use crate::session::DagSession;
 use crate::settings::Settings;
+use crate::{LAYER, STYLE};
 
 /// Writer name in the envelope of a summary.
 const WRITER: &str = "dag";
@@ -44,7 +45,7 @@ pub(crate) fn folded_leaves(summary: &str, fanout: u64) -> Option<usize> {
 }
 
 impl DagSession {
-    /// A plan that shrinks the transcript, or nothing if all of it must stay.
+    /// A plan that shrinks the transcript. If all of it must stay, only results are shortened.
     pub(crate) fn compact(
         &mut self,
         transcript: &Transcript,
@@ -73,7 +74,7 @@ impl DagSession {
         let is_folded_already =
             !(0..layout.cut).any(|seq| is_new(&seq)) && tokens <= request.budget;
         if missing == 0 || is_folded_already {
-            return nothing("everything in it must stay");
+            return shorten_or_nothing(transcript, request, LAYER, "everything in it must stay");
         }
         let room_tokens = outline_tokens.saturating_sub(ENVELOPE_TOKENS);
         let outline = self.outline_before(&layout, &ranking, room_tokens, settings);
@@ -86,7 +87,12 @@ impl DagSession {
         let summary = wrap_summary(&body, &Provenance { entries: missing, writer: WRITER });
         let plan = covering_plan(&layout, summary, transcript, &self.index, &STYLE);
         if plan.estimated_tokens >= tokens {
-            return nothing("what must stay is all there is");
+            return shorten_or_nothing(
+                transcript,
+                request,
+                LAYER,
+                "what must stay is all there is",
+            );
         }
         // The draft keeps growing, so what was folded of it is kept as a leaf of its own.
         self.folded_draft = leaves.draft.map(|draft| (leaves.leaves, draft));
@@ -98,10 +104,6 @@ impl DagSession {
         let (index, draft) = self.folded_draft.as_ref()?;
         (id == NodeId::leaf(*index)).then_some(draft)
     }
-}
-
-fn nothing(reason: &str) -> Compaction {
-    Compaction::Nothing { reason: reason.into() }
 }
 
 #[cfg(test)]

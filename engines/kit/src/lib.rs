@@ -30,6 +30,7 @@ pub mod live_round;
 pub mod masks;
 pub mod previews;
 pub mod replacement;
+pub mod shortening;
 
 pub mod notes;
 pub mod prompt;

@@ -48,6 +48,15 @@ impl LiveRoundCuts {
         shown: impl Fn(&Entry<'_>) -> u64,
     ) -> LiveRoundCuts {
         let limit_tokens = share_of(budget_tokens, MUST_STAY_SHARE).saturating_sub(other_tokens);
+        LiveRoundCuts::within(transcript, limit_tokens, shown)
+    }
+
+    /// The cuts with which the live round takes at most `limit_tokens`, as far as that is possible.
+    pub fn within(
+        transcript: &Transcript,
+        limit_tokens: u64,
+        shown: impl Fn(&Entry<'_>) -> u64,
+    ) -> LiveRoundCuts {
         let round = trailing_frame(transcript)..transcript.len() as u64;
         let mut cuts = LiveRoundCuts::default();
         let all_tokens: u64 = transcript.range(round.clone()).map(|entry| shown(&entry)).sum();

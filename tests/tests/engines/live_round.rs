@@ -5,7 +5,8 @@ use std::sync::Arc;
 use ctxhost_engine::bundled;
 use ctxhost_engine_api::border::EngineHandle;
 use ctxhost_engine_api::testing::{ScriptedHost, TranscriptBuilder, block_on};
-use ctxhost_engine_api::{AssembleRequest, ModelRef, Plan, Role};
+use ctxhost_engine_api::{AssembleRequest, CompactRequest, Compaction, ModelRef, Plan, Role};
+use ctxhost_invariants::progress;
 use serde_json::json;
 
 const ENGINES: [&str; 7] = ["window", "mask", "recall", "dag", "legacy", "boundary", "head-tail"];
@@ -96,5 +97,29 @@ fn a_restart_cuts_the_same() {
         let items = plan.project(&transcript);
         let big = items.iter().find(|item| item.text().starts_with("text"));
         assert!(big.is_some_and(|item| item.tokens() > 1_000), "{id}: the cut stays");
+    }
+}
+
+/// One turn of a request and many rounds: there is nothing before it to fold.
+#[test]
+fn a_requested_compaction_without_whole_turns_shortens_results() {
+    for (budget, lines) in [(9_000, 3_000), (30_000, 1_000)] {
+        let talk = round(&[lines]);
+        let before = talk.transcript().total_tokens();
+        for id in ["recall", "dag", "legacy", "boundary", "head-tail"] {
+            let request = CompactRequest {
+                budget,
+                force: true,
+                attempt: 1,
+                model: model(),
+                ..Default::default()
+            };
+            let answer = block_on(open(id).compact(talk.transcript(), request)).unwrap();
+            let Compaction::Plan(plan) = answer else { panic!("{id}: {answer:?}") };
+            let after: u64 =
+                plan.project(&talk.transcript()).iter().map(|item| item.tokens()).sum();
+            let progress = progress::check_progress(before, after, budget, &Default::default());
+            assert_eq!(progress, Ok(()), "{id}: {before} to {after} in {budget}");
+        }
     }
 }
