@@ -3,6 +3,7 @@
 //! The summary is an outline, and its last line states how many leaves are folded. The next epoch
 //! keeps these leaves in the tree, so every node still leads to its entries.
 
+use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::{CompactRequest, Compaction, Transcript};
 use ctxhost_engine_kit::retrieval::{RequestLayout, covering_plan};
 use ctxhost_engine_kit::settings::share_of;
@@ -53,10 +54,10 @@ impl DagSession {
         settings: &Settings,
     ) -> Compaction {
         self.follow(transcript, settings);
-        let (tokens, len) = (transcript.total_tokens(), transcript.len() as u64);
+        let (total_tokens, len) = (transcript.total_tokens(), transcript.len() as u64);
         // Each further attempt aims lower, because the last result was too large.
         let share = KEPT_SHARE / f64::from(request.attempt.clamp(1, 3));
-        let limit_tokens = share_of(request.budget.min(tokens), share);
+        let limit_tokens = share_of(request.budget.min(total_tokens), share);
         let focus = request.custom_instructions.as_deref().unwrap_or_default();
         let ranking = self.index.rank(&self.index.build_query(transcript, focus));
         let mut layout = RequestLayout::default();
@@ -72,21 +73,23 @@ impl DagSession {
         let is_new = |seq: &u64| !layout.kept.contains_key(seq) && *seq >= self.live_start;
         // Folding a summary of a summary loses detail and makes no progress.
         let is_folded_already =
-            !(0..layout.cut).any(|seq| is_new(&seq)) && tokens <= request.budget;
+            !(0..layout.cut).any(|seq| is_new(&seq)) && total_tokens <= request.budget;
         if missing == 0 || is_folded_already {
             return shorten_or_nothing(transcript, request, LAYER, "everything in it must stay");
         }
-        let room_tokens = outline_tokens.saturating_sub(ENVELOPE_TOKENS);
+        let rules = self.render_rules(limit_tokens, &layout);
+        let rule_tokens = tokens::estimate(&rules);
+        let room_tokens = outline_tokens.saturating_sub(ENVELOPE_TOKENS + rule_tokens);
         let outline = self.outline_before(&layout, &ranking, room_tokens, settings);
         let names = self.render_names(transcript, &layout, &outline.text, name_tokens);
         let leaves = self.range_before(layout.cut, missing, settings);
         let folded = leaves.leaves + usize::from(leaves.draft.is_some());
-        let lines = [outline.text, names, fold_line(folded, settings.fanout)];
+        let lines = [rules, outline.text, names, fold_line(folded, settings.fanout)];
         let lines = lines.into_iter().filter(|line| !line.is_empty());
         let body = lines.collect::<Vec<_>>().join("\n");
         let summary = wrap_summary(&body, &Provenance { entries: missing, writer: WRITER });
         let plan = covering_plan(&layout, summary, transcript, &self.index, &STYLE);
-        if plan.estimated_tokens >= tokens {
+        if plan.estimated_tokens >= total_tokens {
             return shorten_or_nothing(
                 transcript,
                 request,

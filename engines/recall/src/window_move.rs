@@ -166,14 +166,7 @@ impl RecallSession {
 
     /// Whether a slice contains a replaced rule.
     pub(crate) fn is_replaced(&self, transcript: &Transcript, number: u32) -> bool {
-        let Some(slice) = self.index.slices().get(number as usize) else { return false };
-        let seq = u64::from(slice.entry);
-        let mut replaced = self.rules.replaced_texts_of(seq).peekable();
-        if replaced.peek().is_none() {
-            return false;
-        }
-        let text = transcript.get(seq).and_then(|entry| entry.text().get(slice.range()));
-        let line = text.unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ");
-        replaced.any(|rule| line.contains(rule))
+        let slice = self.index.slice_text(transcript, number);
+        slice.is_some_and(|(seq, text)| self.rules.has_replaced(seq, text))
     }
 }
