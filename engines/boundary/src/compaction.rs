@@ -7,6 +7,7 @@ use ctxhost_engine_kit::budget::RequestBudget;
 use ctxhost_engine_kit::ledger::append_ledger;
 use ctxhost_engine_kit::previews::ResultPreviews;
 use ctxhost_engine_kit::settings::share_of;
+use ctxhost_engine_kit::shortening::shorten_or_nothing;
 
 use crate::layout::{self, BoundaryTarget, LAYER, LayoutPlanner};
 use crate::summary::BoundarySummariser;
@@ -34,7 +35,7 @@ pub(crate) async fn compact(
     let planner = LayoutPlanner { transcript, previews: &previews, settings, target };
     let Some(layout) = planner.choose().or_else(|| planner.choose_smallest()) else {
         let reason = "nothing is left to fold between what must stay, or no room for a summary";
-        return Ok(Compaction::Nothing { reason: reason.into() });
+        return Ok(shorten_or_nothing(transcript, request, LAYER, reason));
     };
     let summariser = BoundarySummariser { host, settings, transcript, request, layout: &layout };
     let outcome = engine.write_plan(&summariser, &planner, is_thrashing).await;

@@ -37,6 +37,7 @@ mod micro_compaction;
 use ctxhost_engine_api::serde_json::Value;
 use ctxhost_engine_api::*;
 use ctxhost_engine_kit::budget::RequestBudget;
+use ctxhost_engine_kit::live_round::LiveRoundCuts;
 use ctxhost_engine_kit::notes::RunningNotes;
 use ctxhost_engine_kit::previews::ResultPreviews;
 use ctxhost_engine_kit::session_map::SessionMap;
@@ -173,6 +174,11 @@ impl BoundarySession {
         let shown_tokens = shown.shown_tokens(transcript);
         if self.micro.clear_old(shown_tokens, threshold_tokens, is_cold, &settings.micro) {
             shown = self.micro.replacements(transcript, &self.previews);
+        }
+        let cuts = LiveRoundCuts::fit_shown(transcript, &shown, target.budget_tokens);
+        for (entry, cut) in cuts.replacements(transcript, 0..transcript.len() as u64, layout::LAYER)
+        {
+            shown.insert(&entry, cut);
         }
         let mut plan = shown.plan(transcript);
         let may_compact = settings.compaction

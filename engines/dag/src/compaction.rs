@@ -3,15 +3,17 @@
 //! The summary is an outline, and its last line states how many leaves are folded. The next epoch
 //! keeps these leaves in the tree, so every node still leads to its entries.
 
+use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::{CompactRequest, Compaction, Transcript};
 use ctxhost_engine_kit::retrieval::{RequestLayout, covering_plan};
 use ctxhost_engine_kit::settings::share_of;
+use ctxhost_engine_kit::shortening::shorten_or_nothing;
 use ctxhost_engine_kit::summary::{Provenance, wrap_summary};
 
-use crate::STYLE;
 use crate::node::{DagNode, NodeId};
 use crate::session::DagSession;
 use crate::settings::Settings;
+use crate::{LAYER, STYLE};
 
 /// Writer name in the envelope of a summary.
 const WRITER: &str = "dag";
@@ -44,7 +46,7 @@ pub(crate) fn folded_leaves(summary: &str, fanout: u64) -> Option<usize> {
 }
 
 impl DagSession {
-    /// A plan that shrinks the transcript, or nothing if all of it must stay.
+    /// A plan that shrinks the transcript. If all of it must stay, only results are shortened.
     pub(crate) fn compact(
         &mut self,
         transcript: &Transcript,
@@ -52,40 +54,48 @@ impl DagSession {
         settings: &Settings,
     ) -> Compaction {
         self.follow(transcript, settings);
-        let tokens = transcript.total_tokens();
+        let (total_tokens, len) = (transcript.total_tokens(), transcript.len() as u64);
         // Each further attempt aims lower, because the last result was too large.
         let share = KEPT_SHARE / f64::from(request.attempt.clamp(1, 3));
-        let limit_tokens = share_of(request.budget.min(tokens), share);
+        let limit_tokens = share_of(request.budget.min(total_tokens), share);
         let focus = request.custom_instructions.as_deref().unwrap_or_default();
         let ranking = self.index.rank(&self.index.build_query(transcript, focus));
         let mut layout = RequestLayout::default();
-        self.place_tail(transcript, 0, settings, &mut layout);
+        self.place_tail(transcript, (0, limit_tokens), settings, &mut layout);
         let always_tokens = layout.tokens(transcript, &STYLE);
         let outline_tokens = share_of(limit_tokens, OUTLINE_SHARE);
         let name_tokens = share_of(limit_tokens, NAME_SHARE);
         let tail_tokens = limit_tokens.saturating_sub(always_tokens + outline_tokens + name_tokens)
-            + transcript.tokens(layout.cut..transcript.len() as u64);
-        self.place_tail(transcript, tail_tokens, settings, &mut layout);
+            + transcript.tokens(layout.cut..len)
+            - layout.cuts.saved_tokens(layout.cut..len);
+        self.place_tail(transcript, (tail_tokens, limit_tokens), settings, &mut layout);
         let missing = layout.hidden();
         let is_new = |seq: &u64| !layout.kept.contains_key(seq) && *seq >= self.live_start;
         // Folding a summary of a summary loses detail and makes no progress.
         let is_folded_already =
-            !(0..layout.cut).any(|seq| is_new(&seq)) && tokens <= request.budget;
+            !(0..layout.cut).any(|seq| is_new(&seq)) && total_tokens <= request.budget;
         if missing == 0 || is_folded_already {
-            return nothing("everything in it must stay");
+            return shorten_or_nothing(transcript, request, LAYER, "everything in it must stay");
         }
-        let room_tokens = outline_tokens.saturating_sub(ENVELOPE_TOKENS);
+        let rules = self.render_rules(limit_tokens, &layout);
+        let rule_tokens = tokens::estimate(&rules);
+        let room_tokens = outline_tokens.saturating_sub(ENVELOPE_TOKENS + rule_tokens);
         let outline = self.outline_before(&layout, &ranking, room_tokens, settings);
         let names = self.render_names(transcript, &layout, &outline.text, name_tokens);
         let leaves = self.range_before(layout.cut, missing, settings);
         let folded = leaves.leaves + usize::from(leaves.draft.is_some());
-        let lines = [outline.text, names, fold_line(folded, settings.fanout)];
+        let lines = [rules, outline.text, names, fold_line(folded, settings.fanout)];
         let lines = lines.into_iter().filter(|line| !line.is_empty());
         let body = lines.collect::<Vec<_>>().join("\n");
         let summary = wrap_summary(&body, &Provenance { entries: missing, writer: WRITER });
         let plan = covering_plan(&layout, summary, transcript, &self.index, &STYLE);
-        if plan.estimated_tokens >= tokens {
-            return nothing("what must stay is all there is");
+        if plan.estimated_tokens >= total_tokens {
+            return shorten_or_nothing(
+                transcript,
+                request,
+                LAYER,
+                "what must stay is all there is",
+            );
         }
         // The draft keeps growing, so what was folded of it is kept as a leaf of its own.
         self.folded_draft = leaves.draft.map(|draft| (leaves.leaves, draft));
@@ -97,10 +107,6 @@ impl DagSession {
         let (index, draft) = self.folded_draft.as_ref()?;
         (id == NodeId::leaf(*index)).then_some(draft)
     }
-}
-
-fn nothing(reason: &str) -> Compaction {
-    Compaction::Nothing { reason: reason.into() }
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use ctxhost_engine_kit::dialogue::{is_assent, is_hidden};
 use ctxhost_engine_kit::hash;
 use ctxhost_engine_kit::names::for_each_name;
 use ctxhost_engine_kit::redact::{redact, redacted_ends};
+use ctxhost_engine_kit::rules::find_rules;
 use ctxhost_engine_kit::text::{clip, one_line};
 use serde_json::Value;
 
@@ -26,10 +27,6 @@ const SENTENCE_BYTES: usize = 24;
 const USED_WEIGHT: f32 = 4.0;
 const STATED_WEIGHT: f32 = 2.0;
 const PRINTED_WEIGHT: f32 = 1.0;
-
-/// Words of standing rules.
-const RULE_WORDS: [&str; 8] =
-    ["always", "never", "must", "from now on", "don't", "do not", "不要", "必须"];
 
 /// A leaf that still grows.
 #[derive(Clone, Debug, Default)]
@@ -119,10 +116,14 @@ impl LeafDraft {
         if is_assent(text) {
             return;
         }
-        let lower = text.to_lowercase();
-        let is_rule = RULE_WORDS.iter().any(|word| lower.contains(word));
-        let kind = if is_rule { LineKind::Rule } else { LineKind::Request };
-        self.add_line(kind, &format!("user: {}", first_sentences(text)));
+        let rule = find_rules(text).next();
+        let kind = if rule.is_some() { LineKind::Rule } else { LineKind::Request };
+        let mut line = first_sentences(text);
+        // A rule is often the end of a longer request.
+        if let Some(rule) = rule.filter(|rule| !line.contains(rule.as_str())) {
+            line = format!("{line} {rule}");
+        }
+        self.add_line(kind, &format!("user: {line}"));
     }
 
     /// The last answer of a turn reports what the turn did.

@@ -58,7 +58,7 @@ const LAYOUT_KEY: &str = "layout/1/";
 
 /// How inserted texts are labelled. The outline says what was left out.
 const STYLE: LayoutStyle =
-    LayoutStyle { layer: LAYER, head: "outline and names", leave_out_note: false };
+    LayoutStyle { layer: LAYER, head: "rules, outline and names", leave_out_note: false };
 
 /// The engine.
 #[derive(Debug)]
@@ -289,8 +289,9 @@ impl DagSession {
             self.is_layout_new |= kept.is_some();
             return whole_plan(transcript);
         }
+        let replaced = self.rules.replaced_count();
         let is_valid = |layout: &RequestLayout| {
-            layout.is_valid_for(transcript, budget_tokens, 0, settings.slack_share)
+            layout.is_valid_for(transcript, budget_tokens, replaced, settings.slack_share)
         };
         let kept = kept.filter(is_valid);
         // At most one search per request, and none if nothing moves and no prompt is new.

@@ -1,6 +1,8 @@
 //! Chooses what the model sees: a new layout when the window moves, and a note for a new prompt.
 
 use ctxhost_engine_api::Transcript;
+use ctxhost_engine_api::transcript::tokens::CHARS_PER_TOKEN;
+use ctxhost_engine_kit::redact::redact;
 use ctxhost_engine_kit::retrieval::{
     NoteShares, PromptRanking, RankedSlice, RequestLayout, SliceFinder,
 };
@@ -14,6 +16,10 @@ use crate::settings::Settings;
 
 /// Share of the room for parts of calls and results.
 const EXCERPT_SHARE: f64 = 0.12;
+/// Share of the budget for the user's rules that are not in view: about thirty at 8,000 tokens.
+const RULE_SHARE: f64 = 0.08;
+/// Stands for a rule in a node that a later rule replaced.
+const REPLACED: &str = "[replaced]";
 /// Rounds of making a layout smaller. Own texts are estimated before they are rendered.
 const ROUNDS: u32 = 4;
 
@@ -60,12 +66,16 @@ impl DagSession {
         ranking: &PromptRanking,
         settings: &Settings,
     ) -> Option<RequestLayout> {
-        let mut layout = RequestLayout { budget_tokens, ..RequestLayout::default() };
+        let replaced_rules = self.rules.replaced_count();
+        let mut layout =
+            RequestLayout { budget_tokens, replaced_rules, ..RequestLayout::default() };
         self.index.place_all(transcript, self.live_start, &mut layout);
         let free_tokens = budget_tokens.checked_sub(layout.tokens(transcript, &STYLE))?;
         let split = self.split(transcript, budget_tokens, settings);
         let outline_tokens = (split.outline + split.names).min(free_tokens);
-        layout.head = self.outline_before(&layout, ranking, outline_tokens, settings).text;
+        layout.head = self.render_rules(budget_tokens, &layout);
+        let outline_tokens = outline_tokens.saturating_sub(layout.own_tokens());
+        self.add_outline(ranking, outline_tokens, settings, &mut layout);
         let left_tokens = budget_tokens.saturating_sub(layout.tokens(transcript, &STYLE));
         self.add_names(transcript, split.names.min(left_tokens), &mut layout);
         (layout.tokens(transcript, &STYLE) <= budget_tokens).then_some(layout)
@@ -79,24 +89,28 @@ impl DagSession {
         settings: &Settings,
     ) -> RequestLayout {
         let split = self.split(transcript, allowed_tokens, settings);
-        let mut layout = RequestLayout::default();
-        self.place_tail(transcript, split.tail, settings, &mut layout);
+        let replaced_rules = self.rules.replaced_count();
+        let mut layout = RequestLayout { replaced_rules, ..RequestLayout::default() };
+        self.place_tail(transcript, (split.tail, allowed_tokens), settings, &mut layout);
+        layout.head = self.render_rules(allowed_tokens, &layout);
         let free = |layout: &RequestLayout, own_tokens: u64| {
             split.target.saturating_sub(layout.tokens(transcript, &STYLE) + own_tokens)
         };
         if split.target > 0 {
             let own_tokens = split.outline + split.names;
-            let finder = self.finder(transcript, &ranking.slices);
+            let is_allowed = |number| !self.is_replaced(transcript, number);
+            let finder = self.finder(transcript, &ranking.slices, &is_allowed);
             finder.add_excerpt(split.excerpt.min(free(&layout, own_tokens) / 3), &mut layout);
             finder.add_found(free(&layout, own_tokens), &mut layout);
             let left_tokens = free(&layout, own_tokens);
             if left_tokens > split.target / 16 {
                 // Little was found: the newest entries get the rest.
-                self.place_tail(transcript, split.tail + left_tokens, settings, &mut layout);
+                let tail_tokens = split.tail + left_tokens;
+                self.place_tail(transcript, (tail_tokens, allowed_tokens), settings, &mut layout);
             }
         }
         let outline_tokens = split.outline.min(free(&layout, 0));
-        layout.head = self.outline_before(&layout, ranking, outline_tokens, settings).text;
+        self.add_outline(ranking, outline_tokens, settings, &mut layout);
         self.add_names(transcript, split.names.min(free(&layout, 0)), &mut layout);
         layout
     }
@@ -106,8 +120,36 @@ impl DagSession {
         &'a self,
         transcript: &'a Transcript,
         ranked: &'a [RankedSlice],
+        is_allowed: &'a dyn Fn(u32) -> bool,
     ) -> SliceFinder<'a> {
-        SliceFinder { index: &self.index, transcript, ranked, is_allowed: &|_| true }
+        SliceFinder { index: &self.index, transcript, ranked, is_allowed }
+    }
+
+    /// Whether a slice holds a replaced rule.
+    fn is_replaced(&self, transcript: &Transcript, number: u32) -> bool {
+        let slice = self.index.slice_text(transcript, number);
+        slice.is_some_and(|(seq, text)| self.rules.has_replaced(seq, text))
+    }
+
+    /// The valid rules of the user that a layout does not show, in their share of a budget.
+    pub(crate) fn render_rules(&self, budget_tokens: u64, layout: &RequestLayout) -> String {
+        let is_whole = |seq: u64| {
+            seq >= layout.cut || layout.kept.get(&seq).is_some_and(|text| text.is_none())
+        };
+        let most_chars = share_of(budget_tokens, RULE_SHARE) * CHARS_PER_TOKEN;
+        redact(&self.rules.render(most_chars, is_whole)).into_owned()
+    }
+
+    /// Adds the outline of what a layout does not show.
+    fn add_outline(
+        &self,
+        ranking: &PromptRanking,
+        room_tokens: u64,
+        settings: &Settings,
+        layout: &mut RequestLayout,
+    ) {
+        let outline = self.outline_before(layout, ranking, room_tokens, settings).text;
+        append_line(&mut layout.head, &outline);
     }
 
     /// The outline of everything that a layout does not show.
@@ -125,16 +167,17 @@ impl DagSession {
             return HistoryOutline::default();
         }
         let range = self.range_before(layout.cut, hidden, settings);
-        self.outline(&range, &ranking.groups, room_tokens, settings)
+        let mut outline = self.outline(&range, &ranking.groups, room_tokens, settings);
+        for rule in self.rules.replaced_texts() {
+            outline.text = outline.text.replace(rule, REPLACED);
+        }
+        outline
     }
 
     /// Adds the names that a layout does not show.
     fn add_names(&self, transcript: &Transcript, room_tokens: u64, layout: &mut RequestLayout) {
         let names = self.render_names(transcript, layout, &layout.head, room_tokens);
-        if !names.is_empty() {
-            layout.head.push_str(if layout.head.is_empty() { "" } else { "\n" });
-            layout.head.push_str(&names);
-        }
+        append_line(&mut layout.head, &names);
     }
 
     /// The heaviest names that neither a layout nor a text shows.
@@ -146,6 +189,7 @@ impl DagSession {
         room_tokens: u64,
     ) -> String {
         let known = self.index.names.name_numbers(text).into_iter();
+        let known = known.chain(self.rules.withdrawn_names());
         self.index.render_names(transcript, layout, known, &[], room_tokens)
     }
 
@@ -184,12 +228,12 @@ impl DagSession {
     pub(crate) fn place_tail(
         &self,
         transcript: &Transcript,
-        room_tokens: u64,
+        rooms: (u64, u64),
         settings: &Settings,
         layout: &mut RequestLayout,
     ) {
         let full_share = settings.full_share;
-        self.index.place_tail(transcript, room_tokens, full_share, self.live_start, layout);
+        self.index.place_tail(transcript, rooms, full_share, self.live_start, layout);
     }
 
     /// Adds the note for a new prompt, as far as there is room.
@@ -214,9 +258,10 @@ impl DagSession {
             let leaves = self.folded_hits(ranking).into_iter().filter(is_hidden);
             self.render_leaves(leaves, room_tokens)
         };
-        let finder = self.finder(transcript, &ranking.slices);
-        let none = std::iter::empty();
-        finder.add_note(newest, budget_tokens, shares, none, &STYLE, folded, layout);
+        let is_allowed = |number| !self.is_replaced(transcript, number);
+        let finder = self.finder(transcript, &ranking.slices, &is_allowed);
+        let withdrawn = self.rules.withdrawn_names();
+        finder.add_note(newest, budget_tokens, shares, withdrawn, &STYLE, folded, layout);
     }
 
     /// The folded leaves that a prompt finds, best first.
@@ -227,4 +272,12 @@ impl DagSession {
         folded.sort_by(|left, right| right.1.total_cmp(&left.1).then(left.0.cmp(&right.0)));
         folded.into_iter().map(|(leaf, _)| leaf).collect()
     }
+}
+
+/// Appends a text as a line of its own, unless it is empty.
+fn append_line(head: &mut String, text: &str) {
+    if !head.is_empty() && !text.is_empty() {
+        head.push('\n');
+    }
+    head.push_str(text);
 }

@@ -9,7 +9,10 @@ use std::ops::Range;
 use ctxhost_engine_api::{Entry, EntryKind, Flags, Transcript};
 use ctxhost_engine_kit::circuit_breaker::CircuitBreaker;
 use ctxhost_engine_kit::cursor::TranscriptCursor;
+use ctxhost_engine_kit::dialogue::is_hidden;
 use ctxhost_engine_kit::retrieval::{HistoryIndex, NO_ENTRY, RequestLayout};
+use ctxhost_engine_kit::rules::UserRules;
+use ctxhost_engine_kit::summary::unwrap_summary;
 
 use crate::LAYER;
 use crate::compaction::folded_leaves;
@@ -40,6 +43,8 @@ pub(crate) struct DagSession {
     /// Its groups are the leaves and the draft; texts without an entry are folded leaves. Pinned entries and
     /// summaries of other engines must stay.
     pub(crate) index: HistoryIndex,
+    /// The user's rules, also those in summaries.
+    pub(crate) rules: UserRules,
     /// The layout of the last request; `None` while everything fits.
     pub(crate) layout: Option<RequestLayout>,
     /// Whether the layout differs from the stored one.
@@ -150,6 +155,7 @@ impl DagSession {
         if is_folded_here {
             // The tree has its contents.
             self.index.read_entry(transcript, entry, NO_ENTRY, LAYER);
+            self.read_rules(entry);
             return;
         }
         if is_summary || entry.has(Flags::PINNED) {
@@ -161,6 +167,16 @@ impl DagSession {
         let leaf = folded.unwrap_or_else(|| self.add_to_draft(transcript, entry, settings));
         // Also for a folded leaf: a part of it may still be live.
         self.index.read_entry(transcript, entry, leaf, LAYER);
+        self.read_rules(entry);
+    }
+
+    fn read_rules(&mut self, entry: &Entry<'_>) {
+        let names = &self.index.names;
+        if entry.is_user_message() && !is_hidden(entry) {
+            self.rules.read_message(entry.seq(), entry.text(), names);
+        } else if entry.kind() == EntryKind::CompactionSummary {
+            self.rules.read_summary(entry.seq(), &unwrap_summary(entry.text()), names);
+        }
     }
 
     /// Adds an entry to the newest leaf, or to the next one, and returns its number.

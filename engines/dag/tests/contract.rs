@@ -403,3 +403,41 @@ proptest! {
         }
     }
 }
+
+/// Rules stay before other requests, in a request and in the next compaction; a replaced one does not.
+#[test]
+fn rules_outlive_what_was_asked_later() {
+    let mut talk = TranscriptBuilder::new();
+    talk.user("Look at the repository.").assistant("It holds a parser.");
+    talk.user("Always deploy to region eu-1.").assistant("Noted.");
+    talk.user("Never push to main without review.").assistant("Noted.");
+    for number in 0..200 {
+        talk.user(&format!("Please explain module number{number} of the parser in detail."));
+        talk.assistant(&format!("Module number{number} reads tokens and builds nodes. ").repeat(6));
+    }
+    talk.user("From now on deploy to region us-7 instead.").assistant("Noted.");
+    for number in 0..40 {
+        talk.user(&format!("Please explain part number{number} of the printer in detail."));
+        talk.assistant(&format!("Part number{number} writes nodes as text. ").repeat(6));
+    }
+    talk.user("What is next?");
+    let transcript = talk.transcript();
+    let texts = |plan: &Plan| -> String {
+        plan.project(&transcript).iter().map(|item| item.text().into_owned() + "\n").collect()
+    };
+    let check = |text: String| {
+        for rule in ["From now on deploy to region us-7", "Never push to main without review"] {
+            assert!(text.contains(rule), "{rule}: {text}");
+        }
+        assert!(!text.contains("deploy to region eu-1"), "{text}");
+    };
+    let engine = create();
+    let request = AssembleRequest { budget: BUDGET, ..AssembleRequest::default() };
+    check(texts(&block_on(engine.assemble(transcript.clone(), request)).unwrap()));
+    let request = CompactRequest { budget: BUDGET, attempt: 1, ..CompactRequest::default() };
+    let Compaction::Plan(plan) = block_on(engine.compact(transcript.clone(), request)).unwrap()
+    else {
+        panic!()
+    };
+    check(texts(&plan));
+}

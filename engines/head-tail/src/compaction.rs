@@ -14,6 +14,7 @@ use ctxhost_engine_kit::exchange::NewestExchange;
 use ctxhost_engine_kit::ledger::append_ledger;
 use ctxhost_engine_kit::session_map::SessionMap;
 use ctxhost_engine_kit::settings::share_of;
+use ctxhost_engine_kit::shortening::shorten_or_nothing;
 use ctxhost_engine_kit::summariser::{WrittenSummary, attempt, failure_note, has_model};
 use ctxhost_engine_kit::summary::{Provenance, wrap_summary};
 
@@ -70,7 +71,9 @@ pub(crate) async fn compact(inputs: &HeadTailCompaction<'_>) -> Result<Compactio
     });
     Ok(match plan.filter(|_| after_tokens < before_tokens) {
         Some(plan) => Compaction::Plan(plan),
-        None => Compaction::Nothing { reason: "there is no middle worth a summary".into() },
+        None => {
+            shorten_or_nothing(transcript, request, LAYER, "there is no middle worth a summary")
+        }
     })
 }
 

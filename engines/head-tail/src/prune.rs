@@ -11,6 +11,7 @@ use ctxhost_engine_api::{Entry, Flags, Role, Transcript};
 use ctxhost_engine_kit::calls::{render_result_line, shorten_arguments};
 use ctxhost_engine_kit::cursor::TranscriptCursor;
 use ctxhost_engine_kit::exchange::NewestExchange;
+use ctxhost_engine_kit::live_round::LiveRoundCuts;
 use ctxhost_engine_kit::replacement::{Replacement, ReplacementMap};
 use ctxhost_engine_kit::text::clip;
 
@@ -93,6 +94,17 @@ impl SessionPruning {
         }
         self.held = held;
         self.until = tail;
+    }
+
+    /// Cuts the results that the model is about to read, if what must stay does not fit otherwise.
+    pub(crate) fn cut_live_round(&mut self, transcript: &Transcript, budget_tokens: u64) {
+        let cuts = LiveRoundCuts::fit_shown(transcript, &self.rewrites, budget_tokens);
+        for (entry, cut) in cuts.replacements(transcript, 0..transcript.len() as u64, LAYER) {
+            // Decided once, like everything that is pruned.
+            if self.rewrites.get(entry.seq()).is_none() {
+                self.rewrites.insert(&entry, cut);
+            }
+        }
     }
 
     fn undecided<'t>(

@@ -26,9 +26,11 @@ pub mod sliding_window;
 pub mod tail;
 
 pub mod caps;
+pub mod live_round;
 pub mod masks;
 pub mod previews;
 pub mod replacement;
+pub mod shortening;
 
 pub mod notes;
 pub mod prompt;
@@ -52,5 +54,6 @@ pub mod dialogue;
 pub mod hash;
 pub mod identifiers;
 pub mod redact;
+pub mod requests;
 pub mod rules;
 pub mod text;

@@ -1,6 +1,7 @@
 //! Rules and preferences of the user: sentences with a cue, such as always, never, from now on, I prefer.
 
 mod subject;
+mod user_rules;
 
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
@@ -10,6 +11,7 @@ use ctxhost_engine_api::transcript::tokens::weighted_chars;
 use regex::Regex;
 
 pub use subject::{RuleSubject, drop_replaced};
+pub use user_rules::UserRules;
 
 /// Cues of a rule or preference, in the languages most common among agents.
 const RULE_PATTERN: &str = concat!(

@@ -6,12 +6,13 @@
 //!  kept      P                     u     └────     a turn is too long: its newest frames
 //! ```
 //!
+//! If the newest frame alone is too long, its results are cut.
+//!
 //! A move frees more than it needs, so that the cached prefix stays valid for many requests. The
 //! caller supplies the cost of ranges, because engines may replace entries.
 
 mod stored_cut;
 
-use std::collections::HashSet;
 use std::ops::Range;
 
 use ctxhost_engine_api::transcript::tokens;
@@ -21,6 +22,8 @@ use serde::{Deserialize, Serialize};
 use crate::cursor::TranscriptCursor;
 use crate::cuts::trailing_frame;
 use crate::dialogue::is_request;
+use crate::live_round::LiveRoundCuts;
+use crate::requests::{RequestSize, choose_requests};
 use crate::rules::find_rules;
 use crate::settings::share_of;
 
@@ -86,6 +89,9 @@ pub struct WindowCut {
     lead: Option<u64>,
     /// The budget it was made for.
     budget_tokens: u64,
+    /// Results that did not fit when it was made.
+    #[serde(default, skip_serializing_if = "LiveRoundCuts::is_empty")]
+    cuts: LiveRoundCuts,
 }
 
 impl WindowCut {
@@ -104,6 +110,11 @@ impl SlidingWindow {
     /// Continues with the window of an earlier process. Call it after [`follow`](Self::follow).
     pub fn restore(&mut self, cut: Option<WindowCut>) {
         self.cut = cut;
+    }
+
+    /// Drops the cuts of results before a position, because they are shown in another form from now on.
+    pub fn drop_cuts_before(&mut self, seq: u64) {
+        self.cut.iter_mut().for_each(|cut| cut.cuts.drop_before(seq));
     }
 
     /// Reads new entries; starts over if the transcript is another one.
@@ -144,7 +155,9 @@ impl SlidingWindow {
         tokens: &impl Fn(Range<u64>) -> u64,
     ) -> Option<EntrySelection> {
         let selection = match self.valid_cut(transcript, budget_tokens, rule) {
-            Some(cut) => self.selection(transcript, cut.seq, cut.lead, &cut.requests),
+            Some(cut) => self
+                .selection(transcript, cut.seq, cut.lead, &cut.requests)
+                .with_cuts(cut.cuts.clone()),
             None => self.selection(transcript, 0, None, &[]),
         };
         (selection.tokens(rule, tokens) <= budget_tokens).then_some(selection)
@@ -183,6 +196,14 @@ impl SlidingWindow {
     ) -> EntrySelection {
         let room_tokens = budget_tokens.saturating_sub(rule.note_tokens(transcript.len() as u64));
         let always_tokens: u64 = self.protected.iter().map(|&seq| tokens(seq..seq + 1)).sum();
+        let lead_tokens = self.newest_user.filter(|seq| !self.protected.contains(seq));
+        let lead_tokens = lead_tokens.map_or(0, |seq| tokens(seq..seq + 1));
+        let cuts =
+            LiveRoundCuts::fit(transcript, always_tokens + lead_tokens, budget_tokens, |entry| {
+                entry.tokens()
+            });
+        let tokens =
+            &|range: Range<u64>| tokens(range.clone()).saturating_sub(cuts.saved_tokens(range));
         let free_tokens = rule.target_tokens(room_tokens).saturating_sub(always_tokens);
         let request_tokens = share_of(budget_tokens, rule.request_share).min(free_tokens / 2);
         let tail = tail_within(transcript, free_tokens - request_tokens, tokens);
@@ -204,8 +225,14 @@ impl SlidingWindow {
                 .unwrap_or((seq, None)),
             None => (self.frame_from(transcript, target_tokens, tokens), self.newest_user),
         };
-        let selection = self.selection(transcript, seq, lead, &requests);
-        self.cut = (seq > 0).then_some(WindowCut { seq, requests, lead, budget_tokens });
+        let selection = self.selection(transcript, seq, lead, &requests).with_cuts(cuts.clone());
+        self.cut = (seq > 0 || !cuts.is_empty()).then_some(WindowCut {
+            seq,
+            requests,
+            lead,
+            budget_tokens,
+            cuts,
+        });
         selection
     }
 
@@ -217,23 +244,16 @@ impl SlidingWindow {
         room_tokens: u64,
         tokens: &impl Fn(Range<u64>) -> u64,
     ) -> Vec<u64> {
-        let mut chosen = HashSet::new();
-        let mut left_tokens = room_tokens;
-        let kinds = [(&self.rules, room_tokens / 2), (&self.requests, room_tokens)];
-        for (requests, most_tokens) in kinds {
-            let mut room_tokens = most_tokens.min(left_tokens);
-            let older = requests.iter().rev().filter(|seq| **seq < end);
-            for &seq in older.filter(|seq| !self.protected.contains(seq)) {
-                let entry_tokens = tokens(seq..seq + 1);
-                if entry_tokens <= room_tokens && chosen.insert(seq) {
-                    room_tokens -= entry_tokens;
-                    left_tokens -= entry_tokens;
-                }
-            }
-        }
-        let mut chosen: Vec<u64> = chosen.into_iter().collect();
-        chosen.sort_unstable();
-        chosen
+        let older = self.requests.iter().rev().filter(|seq| **seq < end);
+        let older = older.filter(|seq| !self.protected.contains(seq));
+        let sizes: Vec<RequestSize> = older
+            .map(|&seq| RequestSize {
+                seq,
+                tokens: tokens(seq..seq + 1),
+                is_rule: self.rules.binary_search(&seq).is_ok(),
+            })
+            .collect();
+        choose_requests(&sizes, room_tokens).into_iter().collect()
     }
 
     /// The first turn that begins at or after `from`, or the newest turn.
@@ -300,7 +320,7 @@ impl SlidingWindow {
                 _ => kept.push(range),
             }
         }
-        EntrySelection { kept }
+        EntrySelection { kept, cuts: LiveRoundCuts::default() }
     }
 
     fn begins_with_summary(&self, transcript: &Transcript) -> bool {
@@ -315,12 +335,22 @@ impl SlidingWindow {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EntrySelection {
     kept: Vec<Range<u64>>,
+    cuts: LiveRoundCuts,
 }
 
 impl EntrySelection {
+    fn with_cuts(self, cuts: LiveRoundCuts) -> EntrySelection {
+        EntrySelection { cuts, ..self }
+    }
+
     /// The kept ranges in order; the last one reaches the end.
     pub fn kept_ranges(&self) -> &[Range<u64>] {
         &self.kept
+    }
+
+    /// The kept entries that are cut.
+    pub fn cuts(&self) -> &LiveRoundCuts {
+        &self.cuts
     }
 
     /// The ranges left out.
@@ -331,7 +361,10 @@ impl EntrySelection {
 
     /// Size in tokens, including the note.
     pub fn tokens(&self, rule: &SlidingRule, tokens: &impl Fn(Range<u64>) -> u64) -> u64 {
-        let kept: u64 = self.kept.iter().map(|range| tokens(range.clone())).sum();
+        let cost = |range: &Range<u64>| {
+            tokens(range.clone()).saturating_sub(self.cuts.saved_tokens(range.clone()))
+        };
+        let kept: u64 = self.kept.iter().map(cost).sum();
         kept.saturating_add(rule.note_tokens(self.entries_left_out()))
     }
 
@@ -339,7 +372,8 @@ impl EntrySelection {
     /// last range, and `keep` adds each kept range.
     pub fn plan(
         &self,
-        layer: &str,
+        transcript: &Transcript,
+        layer: &'static str,
         rule: &SlidingRule,
         tokens: &impl Fn(Range<u64>) -> u64,
         mut keep: impl FnMut(&mut Plan, Range<u64>),
@@ -361,6 +395,7 @@ impl EntrySelection {
             keep(&mut plan, range.clone());
             end = range.end;
         }
+        self.cuts.apply(&mut plan, transcript, layer);
         plan
     }
 

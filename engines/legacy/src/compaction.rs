@@ -26,6 +26,7 @@ use ctxhost_engine_api::{
 use ctxhost_engine_kit::caps::keep_with_cuts;
 use ctxhost_engine_kit::files::FileLedger;
 use ctxhost_engine_kit::history_fold::{leave_out, plan_tokens};
+use ctxhost_engine_kit::shortening::shorten_or_nothing;
 use ctxhost_engine_kit::summary::{Provenance, wrap_summary};
 use serde_json::{Value, json};
 
@@ -49,7 +50,8 @@ pub(crate) async fn compact(
 ) -> Result<Compaction> {
     let inputs = LegacyCompaction { host, settings, decisions, transcript, request };
     let Some(cut) = cut::choose_cut(&inputs) else {
-        return Ok(nothing("no history lies before the cut"));
+        let reason = "no history lies before the cut";
+        return Ok(shorten_or_nothing(transcript, request, LAYER, reason));
     };
     let mut summaries = Vec::new();
     for task in &cut.tasks {
@@ -60,7 +62,8 @@ pub(crate) async fn compact(
     let plan = plan_of(&inputs, &cut, &summaries);
     let (before, after) = (transcript.total_tokens(), plan.estimated_tokens);
     if after >= before {
-        return Ok(nothing("the summary would be larger than the history"));
+        let reason = "the summary would be larger than the history";
+        return Ok(shorten_or_nothing(transcript, request, LAYER, reason));
     }
     // A transcript that was below the limit before may stay there: the user asked for the compaction.
     let limit = share_of(request.budget, settings.compaction.limit_share);
@@ -84,10 +87,6 @@ fn cannot_fit(after_tokens: u64, limit_tokens: u64) -> EngineError {
         group_thousands(limit_tokens)
     );
     EngineError::new(ErrorKind::CannotFit, message)
-}
-
-fn nothing(reason: &str) -> Compaction {
-    Compaction::Nothing { reason: reason.into() }
 }
 
 fn plan_of(

@@ -91,6 +91,23 @@ impl<'a> ToolResults<'a> {
         whole.saturating_sub(results + asides) + self.result_chars() + asides_now
     }
 
+    /// Size of an entry in the next request, in tokens.
+    pub(crate) fn shown_tokens(&self, entry: &Entry<'_>) -> u64 {
+        let seq = entry.seq();
+        if let Some(other) = self.other_replacements.get(&seq) {
+            return other.tokens();
+        }
+        match self
+            .rows
+            .binary_search_by_key(&seq, |row| row.seq)
+            .ok()
+            .and_then(|at| self.rows.get(at))
+        {
+            Some(row) => row.chars.div_ceil(CHARS_PER_TOKEN),
+            None => entry.tokens(),
+        }
+    }
+
     /// Size of all results with their replacements, in weighted characters.
     pub(crate) fn result_chars(&self) -> u64 {
         self.rows.iter().map(|row| row.chars).sum()

@@ -8,6 +8,8 @@ mod blocks;
 
 use ctxhost_engine_api::transcript::tokens::{self, group_thousands, weighted_chars};
 use ctxhost_engine_api::{Entry, Flags, Role, Transcript};
+use ctxhost_engine_kit::caps::cut_arguments;
+use ctxhost_engine_kit::live_round::{self, LiveRoundCuts};
 use ctxhost_engine_kit::text::{TextLimit, truncate};
 use serde_json::Value;
 
@@ -66,6 +68,40 @@ pub(crate) fn reduce_results(
     if sent.is_some() && results.context_chars() > scope.budget_tokens * CHARS_PER_TOKEN {
         let all = AggregateRule { caps: &caps, settings, sent_until_ms: None };
         apply_aggregate_rule(results, transcript, all, decisions);
+    }
+    if results.context_chars() > scope.budget_tokens * CHARS_PER_TOKEN {
+        cut_live_round(results, transcript, scope, settings, decisions);
+    }
+}
+
+/// Cuts the results that the model is about to read, if what must stay does not fit otherwise.
+fn cut_live_round(
+    results: &mut ToolResults<'_>,
+    transcript: &Transcript,
+    scope: ReductionScope,
+    settings: &ToolResultSettings,
+    decisions: &mut SessionDecisions,
+) {
+    let shown = |entry: &Entry<'_>| results.shown_tokens(entry);
+    let other_tokens = live_round::other_tokens(transcript, shown);
+    let cuts = LiveRoundCuts::fit(transcript, other_tokens, scope.budget_tokens, shown);
+    for (seq, cap_chars) in cuts.caps() {
+        let Some(entry) = transcript.get(seq) else { continue };
+        let Some(row) = results.row_at(seq) else {
+            let arguments = cut_arguments(&entry, cap_chars, LAYER);
+            arguments.into_iter().for_each(|cut| results.replace_entry(seq, cut));
+            continue;
+        };
+        let original = OriginalLocation::find(&entry, decisions);
+        // The notice alone may be longer than the limit.
+        let least_chars = weighted_chars(&notice(&original, row.chars, row.chars));
+        let cap_chars = cap_chars.max(least_chars);
+        if let Some(cut) = cut(&entry, row, cap_chars, settings, &original)
+            && cut.chars() < row.chars
+        {
+            row.replace(cut);
+            decisions.set_reduced(entry.id(), cap_chars);
+        }
     }
 }
 

@@ -147,7 +147,7 @@ impl MaskSession {
 
     fn plan(&mut self, transcript: &Transcript, budget: u64, settings: &Settings) -> Plan {
         self.follow(transcript, settings);
-        self.results.mask_until(self.results.due_count(settings));
+        self.mask_until(self.results.due_count(settings));
         let selection = self.choose(transcript, budget, settings);
         if selection.dropped_ranges().next().is_none() {
             self.names.clear();
@@ -155,15 +155,22 @@ impl MaskSession {
         let (results, names) = (&self.results, self.names.as_str());
         let tokens = |range: Range<u64>| results.tokens(transcript, range);
         let len = transcript.len() as u64;
-        let mut plan = selection.plan(LAYER, &settings.rule(), &tokens, |plan, range| {
-            if range.end == len && !names.is_empty() {
-                let here = range.start..range.start;
-                plan.insert(Role::User, names, here).note(LAYER, "names of what was left out");
-            }
-            results.keep_range(plan, range);
-        });
+        let mut plan =
+            selection.plan(transcript, LAYER, &settings.rule(), &tokens, |plan, range| {
+                if range.end == len && !names.is_empty() {
+                    let here = range.start..range.start;
+                    plan.insert(Role::User, names, here).note(LAYER, "names of what was left out");
+                }
+                results.keep_range(plan, range);
+            });
         plan.estimated_tokens += tokens::estimate(names);
         plan
+    }
+
+    /// Masks the first `count` results. A mask takes the place of a cut.
+    fn mask_until(&mut self, count: usize) {
+        self.results.mask_until(count);
+        self.window.drop_cuts_before(self.results.last_masked().map_or(0, |seq| seq + 1));
     }
 
     fn choose(
@@ -182,7 +189,7 @@ impl MaskSession {
         while self.results.masked_count() < most
             && self.select_unchanged(transcript, target_tokens, settings).is_none()
         {
-            self.results.mask_until(self.results.masked_count() + 1);
+            self.mask_until(self.results.masked_count() + 1);
         }
         if let Some(selection) = self.select_unchanged(transcript, budget, settings) {
             return selection;
@@ -194,16 +201,24 @@ impl MaskSession {
         let selection = self.window.slide(transcript, budget - name_tokens, &rule, &tokens);
         // A newest turn that is too long leaves no room for names.
         let free_tokens = budget.saturating_sub(selection.tokens(&rule, &tokens));
-        self.names = self.render_names(&selection, name_tokens.min(free_tokens));
+        self.names = self.render_names(transcript, &selection, name_tokens.min(free_tokens));
         selection
     }
 
     /// The heaviest names that the kept entries do not show.
-    fn render_names(&self, selection: &EntrySelection, room_tokens: u64) -> String {
+    fn render_names(
+        &self,
+        transcript: &Transcript,
+        selection: &EntrySelection,
+        room_tokens: u64,
+    ) -> String {
         let ResultMasks { names, .. } = &self.results;
         let kept = selection.kept_ranges().iter().flat_map(Range::clone);
-        let whole = kept.filter(|seq| !self.results.is_masked(*seq));
-        let shown = whole.flat_map(|seq| names.entry_names(seq).iter().copied()).collect();
+        let cuts = selection.cuts();
+        let whole = kept.filter(|seq| !self.results.is_masked(*seq) && !cuts.contains(*seq));
+        let mut shown: NameSet =
+            whole.flat_map(|seq| names.entry_names(seq).iter().copied()).collect();
+        shown.extend(cuts.texts(transcript).flat_map(|text| names.name_numbers(&text)));
         let list = names.render(&shown, &NameSet::default(), room_tokens * CHARS_PER_TOKEN);
         redact(&list).into_owned()
     }

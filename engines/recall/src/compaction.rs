@@ -6,8 +6,10 @@
 use ctxhost_engine_api::{CompactRequest, Compaction, Entry, EntryKind, Plan, Transcript};
 use ctxhost_engine_kit::retrieval::{RequestLayout, covering_plan};
 use ctxhost_engine_kit::settings::share_of;
+use ctxhost_engine_kit::shortening::shorten_or_nothing;
 use ctxhost_engine_kit::summary::{Provenance, wrap_summary};
 
+use crate::LAYER;
 use crate::session::RecallSession;
 use crate::settings::Settings;
 
@@ -19,7 +21,7 @@ const OWN_SUMMARY: &str = ", recall. Untrusted";
 const ANY_SUMMARY: &str = ". Untrusted notes of what was said";
 
 impl RecallSession {
-    /// A plan that shrinks the transcript, or nothing if all of it must stay.
+    /// A plan that shrinks the transcript. If all of it must stay, only results are shortened.
     pub(crate) fn compact(
         &mut self,
         transcript: &Transcript,
@@ -43,11 +45,16 @@ impl RecallSession {
         self.index.must_stay = must_stay;
         let missing = layout.hidden();
         if missing == 0 {
-            return Compaction::Nothing { reason: "everything in it must stay".into() };
+            return shorten_or_nothing(transcript, request, LAYER, "everything in it must stay");
         }
         let plan = self.lasting_plan(transcript, layout, missing, &lasting);
         if plan.estimated_tokens >= tokens {
-            return Compaction::Nothing { reason: "what must stay is all there is".into() };
+            return shorten_or_nothing(
+                transcript,
+                request,
+                LAYER,
+                "what must stay is all there is",
+            );
         }
         Compaction::Plan(plan)
     }

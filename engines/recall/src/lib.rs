@@ -14,7 +14,6 @@ mod compaction;
 mod embedding;
 mod folded;
 mod fusion;
-mod rules;
 mod session;
 mod settings;
 mod tools;

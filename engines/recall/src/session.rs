@@ -8,11 +8,11 @@ use ctxhost_engine_api::{Entry, EntryKind, Flags, Transcript};
 use ctxhost_engine_kit::cursor::TranscriptCursor;
 use ctxhost_engine_kit::dialogue::is_hidden;
 use ctxhost_engine_kit::retrieval::{HistoryIndex, RequestLayout};
+use ctxhost_engine_kit::rules::UserRules;
 use ctxhost_engine_kit::summary::unwrap_summary;
 
 use crate::LAYER;
 use crate::folded::FoldedEntries;
-use crate::rules::UserRules;
 use crate::vectors::SliceVectors;
 
 /// A pause that starts another conversation, in ms.

@@ -66,7 +66,7 @@ impl RecallSession {
             replaced_rules: self.rules.replaced_count(),
             ..RequestLayout::default()
         };
-        self.place_tail(transcript, split.tail_tokens, settings, &mut layout);
+        self.place_tail(transcript, (split.tail_tokens, allowed_tokens), settings, &mut layout);
         self.add_head(split.rule_tokens, split.ledger_tokens, transcript, &mut layout);
         let spent_tokens = layout.tokens(transcript, style);
         let free_tokens = split.target_tokens.saturating_sub(spent_tokens);
@@ -77,7 +77,8 @@ impl RecallSession {
         let left_tokens = split.target_tokens.saturating_sub(layout.tokens(transcript, style));
         if left_tokens > split.target_tokens / 16 {
             // Little was found: the newest entries get the rest.
-            self.place_tail(transcript, split.tail_tokens + left_tokens, settings, &mut layout);
+            let tail_tokens = split.tail_tokens + left_tokens;
+            self.place_tail(transcript, (tail_tokens, allowed_tokens), settings, &mut layout);
         }
         layout
     }
@@ -112,11 +113,11 @@ impl RecallSession {
     fn place_tail(
         &self,
         transcript: &Transcript,
-        room_tokens: u64,
+        rooms: (u64, u64),
         settings: &Settings,
         layout: &mut RequestLayout,
     ) {
-        self.index.place_tail(transcript, room_tokens, settings.full_share, 0, layout);
+        self.index.place_tail(transcript, rooms, settings.full_share, 0, layout);
         for (seq, text) in layout.kept.iter_mut().filter(|(_, text)| text.is_none()) {
             *text = self.summary_without_replaced(transcript, *seq);
         }
@@ -165,14 +166,7 @@ impl RecallSession {
 
     /// Whether a slice contains a replaced rule.
     pub(crate) fn is_replaced(&self, transcript: &Transcript, number: u32) -> bool {
-        let Some(slice) = self.index.slices().get(number as usize) else { return false };
-        let seq = u64::from(slice.entry);
-        let mut replaced = self.rules.replaced_texts_of(seq).peekable();
-        if replaced.peek().is_none() {
-            return false;
-        }
-        let text = transcript.get(seq).and_then(|entry| entry.text().get(slice.range()));
-        let line = text.unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ");
-        replaced.any(|rule| line.contains(rule))
+        let slice = self.index.slice_text(transcript, number);
+        slice.is_some_and(|(seq, text)| self.rules.has_replaced(seq, text))
     }
 }

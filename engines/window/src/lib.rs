@@ -102,7 +102,7 @@ impl WindowEngine {
         let settled = window.select_unchanged(transcript, budget, &self.rule, &tokens);
         let selection =
             settled.unwrap_or_else(|| window.slide(transcript, budget, &self.rule, &tokens));
-        selection.plan(LAYER, &self.rule, &tokens, |plan, range| {
+        selection.plan(transcript, LAYER, &self.rule, &tokens, |plan, range| {
             plan.keep(range);
         })
     }

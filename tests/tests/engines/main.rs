@@ -9,6 +9,7 @@ mod contract;
 mod embedding;
 mod growth;
 mod isolation;
+mod live_round;
 mod loading;
 mod misbehaving;
 mod slot;

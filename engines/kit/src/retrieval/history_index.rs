@@ -89,6 +89,17 @@ impl EntryRow {
 }
 
 impl HistoryIndex {
+    /// The position and the text of a slice; `None` for a text without an entry.
+    pub fn slice_text<'t>(
+        &self,
+        transcript: &'t Transcript,
+        number: u32,
+    ) -> Option<(u64, &'t str)> {
+        let slice = self.slices.get(number as usize)?;
+        let seq = u64::from(slice.entry);
+        Some((seq, transcript.get(seq)?.text().get(slice.range())?))
+    }
+
     /// Reads the next entry. Masks are written in the name of `layer`. An entry whose text the engine has
     /// elsewhere is in no group ([`NO_ENTRY`]).
     pub fn read_entry(

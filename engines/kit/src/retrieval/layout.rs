@@ -12,6 +12,7 @@ use ctxhost_engine_api::{Action, Plan, Role, Transcript};
 
 use super::entry_masks::MaskedPositions;
 use super::history_index::HistoryIndex;
+use crate::live_round::LiveRoundCuts;
 
 /// Why found text is inserted.
 const FOUND: &str = "found by the prompt";
@@ -45,6 +46,8 @@ pub struct RequestLayout {
     pub cut: u64,
     /// Masked results and calls among the newest entries; none before the cut.
     pub masked: MaskedPositions,
+    /// Entries among the newest that did not fit whole.
+    pub cuts: LiveRoundCuts,
     /// Notes, by the position of their prompt.
     pub notes: BTreeMap<u64, String>,
 }
@@ -67,7 +70,7 @@ impl RequestLayout {
     /// Size in tokens.
     pub fn tokens(&self, transcript: &Transcript, style: &LayoutStyle) -> u64 {
         let tail = self.cut..transcript.len() as u64;
-        let saved_tokens: u64 = self.masked.values().sum();
+        let saved_tokens = self.masked.values().sum::<u64>() + self.cuts.saved_tokens(tail.clone());
         self.kept_tokens(transcript)
             + transcript.tokens(tail).saturating_sub(saved_tokens)
             + self.own_tokens()
@@ -162,6 +165,7 @@ impl RequestLayout {
             from = *seq;
         }
         masks.keep_range(&mut plan, from..len, &self.masked);
+        self.cuts.apply(&mut plan, transcript, style.layer);
         plan
     }
 

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::history_index::HistoryIndex;
 use super::layout::RequestLayout;
+use crate::live_round::LiveRoundCuts;
 
 /// Version of the format; other versions are ignored.
 const VERSION: u32 = 2;
@@ -21,6 +22,8 @@ struct SavedLayout {
     excerpt: String,
     cut: u64,
     masked: Vec<u64>,
+    #[serde(default, skip_serializing_if = "LiveRoundCuts::is_empty")]
+    cuts: LiveRoundCuts,
     notes: Vec<(u64, String)>,
 }
 
@@ -38,6 +41,7 @@ pub fn layout_to_json(layout: Option<&RequestLayout>, index: &HistoryIndex) -> S
         excerpt: layout.excerpt.clone(),
         cut: layout.cut,
         masked: layout.masked.keys().copied().collect(),
+        cuts: layout.cuts.clone(),
         notes: layout.notes.iter().map(|(seq, note)| (*seq, note.clone())).collect(),
     };
     serde_json::to_string(&saved).unwrap_or_default()
@@ -52,6 +56,7 @@ pub fn layout_from_json(json: &str, index: &HistoryIndex) -> Option<RequestLayou
         && saved.fingerprint == index.fingerprint_before(saved.cut)
         && saved.kept.iter().all(|(seq, _)| *seq < saved.cut)
         && saved.masked.iter().all(|seq| (saved.cut..len).contains(seq))
+        && saved.cuts.caps().all(|(seq, _)| (saved.cut..len).contains(&seq))
         && saved.notes.iter().all(|(seq, _)| *seq < len);
     if !is_current {
         return None;
@@ -66,6 +71,7 @@ pub fn layout_from_json(json: &str, index: &HistoryIndex) -> Option<RequestLayou
         excerpt: saved.excerpt,
         cut: saved.cut,
         masked: saved.masked.into_iter().filter_map(mask).collect(),
+        cuts: saved.cuts,
         notes: saved.notes.into_iter().collect(),
     })
 }

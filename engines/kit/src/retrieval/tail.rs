@@ -1,9 +1,12 @@
 //! The newest entries of a layout, and the names that a layout does not show.
 
+use std::collections::BTreeSet;
+
 use ctxhost_engine_api::Transcript;
 use ctxhost_engine_api::transcript::tokens::{self, CHARS_PER_TOKEN};
 
 use crate::cuts::{frame_around, trailing_frame};
+use crate::live_round::LiveRoundCuts;
 use crate::name_ledger::NameSet;
 use crate::redact::redact;
 use crate::settings::share_of;
@@ -18,18 +21,20 @@ const BOOSTED_SLICES: usize = 32;
 
 impl HistoryIndex {
     /// Places the newest entries from `first` on that fit, with older results masked, and the protected
-    /// entries before them. `full_share` of the room is for results in full.
+    /// entries before them. `full_share` of the room is for results in full; `allowed_tokens` is for the whole
+    /// layout, in which the live round always stays.
     pub fn place_tail(
         &self,
         transcript: &Transcript,
-        room_tokens: u64,
+        (room_tokens, allowed_tokens): (u64, u64),
         full_share: f64,
         first: u64,
         layout: &mut RequestLayout,
     ) {
         let len = transcript.len() as u64;
         let live = trailing_frame(transcript);
-        let mut spent_tokens = transcript.tokens(live..len);
+        layout.cuts = self.fit_live_round(transcript, allowed_tokens);
+        let mut spent_tokens = transcript.tokens(live..len) - layout.cuts.saved_tokens(live..len);
         let mut from = live;
         let full_tokens = share_of(room_tokens, full_share);
         let mut masked = MaskedPositions::new();
@@ -55,6 +60,14 @@ impl HistoryIndex {
         let first = transcript.cut_at_or_after(first).min(trailing_frame(transcript));
         self.set_cut(transcript, first, layout);
         layout.masked.clear();
+        layout.cuts = LiveRoundCuts::default();
+    }
+
+    fn fit_live_round(&self, transcript: &Transcript, allowed_tokens: u64) -> LiveRoundCuts {
+        let before: BTreeSet<u64> =
+            self.protected_before(transcript, trailing_frame(transcript)).collect();
+        let other_tokens = before.into_iter().map(|seq| transcript.tokens(seq..seq + 1)).sum();
+        LiveRoundCuts::fit(transcript, other_tokens, allowed_tokens, |entry| entry.tokens())
     }
 
     fn set_cut(&self, transcript: &Transcript, cut: u64, layout: &mut RequestLayout) {
@@ -86,9 +99,12 @@ impl HistoryIndex {
         room_tokens: u64,
     ) -> String {
         let whole = layout.shown_positions(transcript.len() as u64);
-        let whole = whole.filter(|seq| !layout.masked.contains_key(seq));
+        let whole =
+            whole.filter(|seq| !layout.masked.contains_key(seq) && !layout.cuts.contains(*seq));
         let mut shown: NameSet =
             whole.flat_map(|seq| self.names.entry_names(seq).iter().copied()).collect();
+        let cut = layout.cuts.texts(transcript);
+        shown.extend(cut.flat_map(|text| self.names.name_numbers(&text)));
         shown.extend(withheld);
         let most_chars = room_tokens * CHARS_PER_TOKEN;
         let names = self.names.render(&shown, &self.boosted_names(ranked), most_chars);

@@ -177,7 +177,7 @@ fn the_plan_names_every_entry_once() {
     let transcript = talk.transcript();
     let tokens = |range: Range<u64>| transcript.tokens(range);
     let selection = choose(&mut SlidingWindow::default(), &transcript, 300);
-    let plan = selection.plan("window", &RULE, &tokens, |plan, range| {
+    let plan = selection.plan(&transcript, "window", &RULE, &tokens, |plan, range| {
         plan.keep(range);
     });
     assert_eq!(ctxhost_engine_api::testing::plan_fault(&plan, &transcript), None);

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 
 use ctxhost_engine_api::Transcript;
+use ctxhost_engine_kit::requests::{RequestSize, choose_requests};
+use ctxhost_engine_kit::rules::find_rules;
 
 use super::cost::{self, EntryCost};
 use super::shorten::MIN_TEXT_TOKENS;
@@ -10,6 +12,10 @@ use super::text_limits::{TextLimits, highest_level};
 use crate::pinned::{PinnedEntries, frame_range};
 use crate::ranges::RangeSet;
 use crate::settings::InvariantSettings;
+
+/// The newest user messages that a trim chooses from. It runs for every request of a full session, and looking for
+/// rules takes time.
+const READ_REQUESTS: usize = 400;
 
 /// What every emergency trim contains.
 #[derive(Debug)]
@@ -131,26 +137,42 @@ impl TrimBase {
     }
 }
 
-/// The user messages that fit, newest first.
+/// The user messages that fit: those with a rule in half of the room, then the others, each newest first.
 fn requests(
     view: &Transcript,
     room_tokens: u64,
     is_included: impl Fn(u64) -> bool,
 ) -> BTreeSet<u64> {
-    let mut left_tokens = room_tokens;
-    let mut verbatim = BTreeSet::new();
-    for entry in view.iter().rev().filter(|entry| entry.is_user_message()) {
-        if left_tokens == 0 {
-            break;
-        }
-        if is_included(entry.seq()) {
-            continue;
-        }
-        // A pasted file that does not fit must not keep out older requests.
-        if let Some(left) = left_tokens.checked_sub(entry.tokens()) {
-            left_tokens = left;
-            verbatim.insert(entry.seq());
-        }
+    if room_tokens == 0 {
+        return BTreeSet::new();
     }
-    verbatim
+    let messages = view.iter().rev().filter(|entry| entry.is_user_message());
+    let messages = messages.filter(|entry| !is_included(entry.seq()));
+    // A pasted file that does not fit must not keep out older requests.
+    let fitting = messages.filter(|entry| entry.tokens() <= room_tokens).take(READ_REQUESTS);
+    let sizes: Vec<RequestSize> = fitting
+        .map(|entry| RequestSize {
+            seq: entry.seq(),
+            tokens: entry.tokens(),
+            is_rule: find_rules(entry.text()).next().is_some(),
+        })
+        .collect();
+    choose_requests(&sizes, room_tokens)
+}
+
+#[cfg(test)]
+mod tests {
+    use ctxhost_engine_api::testing::TranscriptBuilder;
+
+    use super::*;
+
+    #[test]
+    fn a_rule_is_kept_before_newer_thanks() {
+        let mut talk = TranscriptBuilder::new();
+        talk.user("Always write tests in tests/.").assistant("Yes.");
+        (0..40).for_each(|_| _ = talk.user("Thanks, that is fine.").assistant("Gladly."));
+        let kept = requests(&talk.transcript(), 40, |_| false);
+        assert!(kept.contains(&0) && kept.contains(&80) && kept.len() > 3, "{kept:?}");
+        assert!(requests(&talk.transcript(), 0, |_| false).is_empty());
+    }
 }

@@ -5,9 +5,9 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::{RuleSubject, find_rules, parse_rule};
+use crate::name_ledger::NameLedger;
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
-use ctxhost_engine_kit::name_ledger::NameLedger;
-use ctxhost_engine_kit::rules::{RuleSubject, find_rules, parse_rule};
 
 /// Newest rules that a new one is compared with.
 // Keeps the cost of a message constant however long the session is.
@@ -15,7 +15,7 @@ const COMPARED_RULES: usize = 400;
 
 /// The rules of one session, oldest first.
 #[derive(Debug, Default)]
-pub(crate) struct UserRules {
+pub struct UserRules {
     rules: Vec<UserRule>,
     /// Number of replaced rules.
     replaced: u64,
@@ -27,13 +27,13 @@ pub(crate) struct UserRules {
 
 /// One rule.
 #[derive(Debug)]
-pub(crate) struct UserRule {
+struct UserRule {
     /// Position of its entry.
-    pub(crate) seq: u64,
+    seq: u64,
     /// The sentence on one line.
-    pub(crate) text: String,
+    text: String,
     /// Whether a later rule replaced it.
-    pub(crate) is_replaced: bool,
+    is_replaced: bool,
     subject: RuleSubject,
     /// Numbers of its names.
     names: Box<[u32]>,
@@ -41,7 +41,7 @@ pub(crate) struct UserRule {
 
 impl UserRules {
     /// Adds the rules in a user message.
-    pub(crate) fn read_message(&mut self, seq: u64, text: &str, names: &NameLedger) {
+    pub fn read_message(&mut self, seq: u64, text: &str, names: &NameLedger) {
         find_rules(text).for_each(|rule| self.add(seq, rule, names));
     }
 
@@ -69,26 +69,43 @@ impl UserRules {
     }
 
     /// The names that only replaced rules have.
-    pub(crate) fn withdrawn_names(&self) -> impl Iterator<Item = u32> {
+    pub fn withdrawn_names(&self) -> impl Iterator<Item = u32> {
         self.withdrawn_names.iter().copied()
     }
 
     /// Number of replaced rules; if it grows, a layout may be outdated.
-    pub(crate) fn replaced_count(&self) -> u64 {
+    pub fn replaced_count(&self) -> u64 {
         self.replaced
     }
 
     /// The replaced rules of an entry.
-    pub(crate) fn replaced_texts_of(&self, seq: u64) -> impl Iterator<Item = &str> {
+    pub fn replaced_texts_of(&self, seq: u64) -> impl Iterator<Item = &str> {
         let first = self.rules.partition_point(|rule| rule.seq < seq);
         let of_entry = self.rules.get(first..).unwrap_or_default().iter();
         let of_entry = of_entry.take_while(move |rule| rule.seq == seq);
         of_entry.filter(|rule| rule.is_replaced).map(|rule| rule.text.as_str())
     }
 
+    /// All replaced rules, oldest first.
+    pub fn replaced_texts(&self) -> impl Iterator<Item = &str> {
+        // Most sessions have none, and the walk is saved.
+        let rules = self.rules.iter().filter(|_| self.replaced > 0);
+        rules.filter(|rule| rule.is_replaced).map(|rule| rule.text.as_str())
+    }
+
+    /// Whether a part of an entry holds a replaced rule.
+    pub fn has_replaced(&self, seq: u64, part: &str) -> bool {
+        let mut replaced = self.replaced_texts_of(seq).peekable();
+        if replaced.peek().is_none() {
+            return false;
+        }
+        let line = part.split_whitespace().collect::<Vec<_>>().join(" ");
+        replaced.any(|rule| line.contains(rule))
+    }
+
     /// Renders the newest valid rules in at most `most_chars` weighted characters, newest last,
     /// without those of entries that `is_shown`.
-    pub(crate) fn render(&self, most_chars: u64, is_shown: impl Fn(u64) -> bool) -> String {
+    pub fn render(&self, most_chars: u64, is_shown: impl Fn(u64) -> bool) -> String {
         let mut room = most_chars.saturating_sub(BLOCK_CHARS);
         let holds = |rule: &&UserRule| !rule.is_replaced && !is_shown(rule.seq);
         let mut lines: Vec<String> = Vec::new();
@@ -106,7 +123,7 @@ impl UserRules {
     }
 
     /// Adds the rules in the block of an earlier summary.
-    pub(crate) fn read_summary(&mut self, seq: u64, summary: &str, names: &NameLedger) {
+    pub fn read_summary(&mut self, seq: u64, summary: &str, names: &NameLedger) {
         let (open, close) = (format!("<{TAG}>\n"), format!("\n</{TAG}>"));
         let inside =
             summary.split(open.as_str()).skip(1).filter_map(|part| part.split_once(&close));
