@@ -202,6 +202,13 @@ pub fn for_each_stated_fact(text: &str, mut found: impl FnMut(Identifier<'_>)) {
     }
 }
 
+/// Whether a user message states a fact.
+pub fn states_fact(text: &str) -> bool {
+    let mut is_found = false;
+    for_each_stated_fact(text, |_| is_found = true);
+    is_found
+}
+
 /// Head and end of a long text, up to whole words: half a secret would not be recognised.
 fn searched_parts(text: &str) -> impl Iterator<Item = &str> {
     let (head, tail) = if text.len() <= SEARCHED_BYTES {

@@ -3,6 +3,7 @@
 //! The weight of a name grows with frequency and recency. Mentions by the user, the model or a call
 //! count more than printed ones.
 
+mod entry_names;
 mod name_lists;
 mod name_set;
 
@@ -20,6 +21,7 @@ use crate::identifiers::{
 };
 use crate::redact::SecretRanges;
 
+use entry_names::EntryNames;
 use name_lists::{BLOCK_CHARS, NameLists, listed_facts};
 
 pub use name_lists::TAG;
@@ -80,9 +82,16 @@ struct NameRow {
     is_candidate: bool,
     /// Whether the user stated it.
     is_fact: bool,
+    /// Whether a tool used or printed it.
+    is_used: bool,
 }
 
 impl NameRow {
+    /// Whether it is listed as a fact of the user. A file that tools work on is ranked by its use.
+    fn is_listed_fact(&self) -> bool {
+        self.is_fact && !(self.is_used && self.kind == IdentifierKind::File)
+    }
+
     /// The weight per character.
     fn rank(&self) -> f32 {
         self.weight_log2 - LENGTH_SHARE * self.length_log2
@@ -96,6 +105,7 @@ impl NameLedger {
         // A tool prints names that the work does not need.
         let weight = if is_output { PRINTED_WEIGHT } else { STATED_WEIGHT };
         let mut names = self.begin_entry();
+        names.is_tool = true;
         for call in entry.tool_calls() {
             let operation = FileOperation::of_tool(&call.name);
             let path = path_argument(&call);
@@ -113,6 +123,7 @@ impl NameLedger {
                 });
             });
         }
+        names.is_tool = is_output;
         let is_clean = for_each_clean_identifier(entry.text(), |name| {
             names.add_mention(&name, weight, None);
         });
@@ -130,7 +141,12 @@ impl NameLedger {
 
     /// Starts the names of the next entry.
     fn begin_entry(&mut self) -> EntryNames<'_> {
-        EntryNames { at: self.by_entry.len() as f32, ledger: self, numbers: Vec::new() }
+        EntryNames {
+            at: self.by_entry.len() as f32,
+            ledger: self,
+            numbers: Vec::new(),
+            is_tool: false,
+        }
     }
 
     /// The name numbers of an entry.
@@ -176,7 +192,11 @@ impl NameLedger {
         let mut lists = NameLists::default();
         let room = most_chars.saturating_sub(BLOCK_CHARS);
         let fact_room = room / FACT_ROOM_DIVISOR;
-        let facts = self.facts.iter().rev().copied().filter(|number| !shown.contains(*number));
+        let is_fact = |number: &u32| {
+            let row = self.rows.get(*number as usize);
+            !shown.contains(*number) && row.is_some_and(NameRow::is_listed_fact)
+        };
+        let facts = self.facts.iter().rev().copied().filter(is_fact);
         let left = self.fill(facts, fact_room, &mut lists);
         let ranked = self.ranked(shown, boosted, most_chars).into_iter();
         self.fill(ranked, room - (fact_room - left), &mut lists);
@@ -266,91 +286,6 @@ impl NameLedger {
             + self.clean_entries.capacity()
             + self.facts.capacity() * size_of::<u32>()
     }
-}
-
-/// Collects the names of one entry.
-struct EntryNames<'a> {
-    ledger: &'a mut NameLedger,
-    at: f32,
-    numbers: Vec<u32>,
-}
-
-impl EntryNames<'_> {
-    /// Adds a mention. A name counts once per entry, by its heaviest mention.
-    fn add_mention(
-        &mut self,
-        identifier: &Identifier<'_>,
-        weight: f32,
-        operation: Option<FileOperation>,
-    ) {
-        // Dates and amounts fill outputs; those of the user are facts.
-        if !identifier.kind.is_noise_in_output() {
-            self.add(identifier, weight, operation);
-        }
-    }
-
-    /// Adds a fact that the user stated.
-    fn add_fact(&mut self, fact: &Identifier<'_>, weight: f32) {
-        let number = self.add(fact, weight, None);
-        let ledger = &mut *self.ledger;
-        if let Some(row) = ledger.rows.get_mut(number as usize) {
-            row.is_fact = true;
-            ledger.facts.push(number);
-        }
-    }
-
-    /// Adds a name, and returns its number.
-    fn add(
-        &mut self,
-        identifier: &Identifier<'_>,
-        weight: f32,
-        operation: Option<FileOperation>,
-    ) -> u32 {
-        let name = identifier.text;
-        let ledger = &mut *self.ledger;
-        let number = match ledger.numbers.get(name) {
-            Some(number) => *number,
-            None => {
-                let number = ledger.rows.len() as u32;
-                ledger.numbers.insert(name.into(), number);
-                ledger.rows.push(NameRow {
-                    name: name.into(),
-                    kind: identifier.kind,
-                    operation,
-                    weight_log2: f32::NEG_INFINITY,
-                    length_log2: (name.len() as f32).log2(),
-                    is_candidate: false,
-                    is_fact: false,
-                });
-                number
-            }
-        };
-        let Some(row) = ledger.rows.get_mut(number as usize) else { return number };
-        row.operation = operation.or(row.operation);
-        if self.numbers.contains(&number) {
-            return number;
-        }
-        self.numbers.push(number);
-        // Older weights decay by growing newer ones, so that no row has to be updated.
-        let now = weight.log2() + self.at / HALF_LIFE_ENTRIES;
-        row.weight_log2 = sum_log2(row.weight_log2, now);
-        if !std::mem::replace(&mut row.is_candidate, true) {
-            ledger.add_candidate(number);
-        }
-        number
-    }
-
-    /// Ends the names of the entry.
-    fn finish(self) {
-        self.ledger.by_entry.push(self.numbers.into());
-    }
-}
-
-/// log2(2^left + 2^right)
-fn sum_log2(left: f32, right: f32) -> f32 {
-    let (small, large) = if left < right { (left, right) } else { (right, left) };
-    // Relative to the larger one, so that the power cannot overflow.
-    large + (small - large).exp2().ln_1p() / std::f32::consts::LN_2
 }
 
 #[cfg(test)]
@@ -473,11 +408,5 @@ mod tests {
         for secret in ["hunter2", "483920", "Blue Heron", "s3cretpass", "sk_live", "MIIE"] {
             assert!(!list.contains(secret), "{secret}: {list}");
         }
-    }
-
-    #[test]
-    fn sums_of_logarithms() {
-        assert!((sum_log2(3.0, 3.0) - 4.0).abs() < 1e-5);
-        assert_eq!(sum_log2(f32::NEG_INFINITY, 2.0), 2.0);
     }
 }

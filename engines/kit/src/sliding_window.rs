@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::cursor::TranscriptCursor;
 use crate::cuts::trailing_frame;
 use crate::dialogue::is_request;
+use crate::identifiers::states_fact;
 use crate::rules::find_rules;
 use crate::settings::share_of;
 
@@ -73,6 +74,8 @@ pub struct SlidingWindow {
     requests: Vec<u64>,
     /// Those with a rule or preference.
     rules: Vec<u64>,
+    /// Those that state a fact, such as an order number.
+    facts: Vec<u64>,
     cut: Option<WindowCut>,
 }
 
@@ -130,6 +133,9 @@ impl SlidingWindow {
                 self.requests.push(entry.seq());
                 if find_rules(entry.text()).next().is_some() {
                     self.rules.push(entry.seq());
+                }
+                if states_fact(entry.text()) {
+                    self.facts.push(entry.seq());
                 }
             }
         }
@@ -209,8 +215,8 @@ impl SlidingWindow {
         selection
     }
 
-    /// The newest requests before `end` that take at most `room_tokens`: rules in half of it, then the others. A request
-    /// that is too long is skipped.
+    /// The newest requests before `end` that take at most `room_tokens`: rules and facts in half of it each, then the
+    /// others. A request that is too long is skipped.
     fn newest_requests(
         &self,
         end: u64,
@@ -219,7 +225,11 @@ impl SlidingWindow {
     ) -> Vec<u64> {
         let mut chosen = HashSet::new();
         let mut left_tokens = room_tokens;
-        let kinds = [(&self.rules, room_tokens / 2), (&self.requests, room_tokens)];
+        let kinds = [
+            (&self.rules, room_tokens / 2),
+            (&self.facts, room_tokens / 2),
+            (&self.requests, room_tokens),
+        ];
         for (requests, most_tokens) in kinds {
             let mut room_tokens = most_tokens.min(left_tokens);
             let older = requests.iter().rev().filter(|seq| **seq < end);

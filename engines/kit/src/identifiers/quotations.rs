@@ -7,7 +7,7 @@ const QUOTED_BYTES: usize = 160;
 /// Words of a quoted value; more are a sentence.
 const QUOTED_WORDS: usize = 5;
 /// Characters of a line that is code and not prose.
-const CODE_CHARS: &str = "{}=;<>\\|";
+const CODE_CHARS: &str = "{}=<>\\|";
 /// Words of a line of prose.
 const MIN_WORDS: usize = 3;
 
@@ -42,5 +42,6 @@ pub(super) fn is_value(quoted: &str, before: Option<char>, after: Option<char>) 
         // A list of values is joined by this.
         && !text.contains(", ")
         && before.is_none_or(|c| !is_inside(c) && !"([,:_/".contains(c))
-        && after.is_none_or(|c| !is_inside(c) && !"(:".contains(c))
+        // `import a from "b";` is code.
+        && after.is_none_or(|c| !is_inside(c) && !"(:;".contains(c))
 }

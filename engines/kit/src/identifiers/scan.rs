@@ -15,8 +15,8 @@ use crate::redact;
 
 /// A longer word, in bytes, is data.
 const LONGEST_WORD_BYTES: usize = 240;
-/// Identifiers of a line that is data.
-const DENSE_IDENTIFIERS: usize = 32;
+/// Identifiers of a line that is data, such as minified code.
+const DENSE_IDENTIFIERS: usize = 64;
 /// Parts of a word between colons or commas that are looked at.
 const MOST_PARTS: usize = 16;
 /// A shorter name without digits is never checked for the shape of a key, in bytes.
@@ -244,7 +244,7 @@ impl<'t> LineScan<'t> {
                 before = piece;
             }
         }
-        if !is_found && !self.is_dense {
+        if !is_found {
             for name in symbols::symbols_in(part) {
                 let is_variable = switches::is_variable(name);
                 let kind =

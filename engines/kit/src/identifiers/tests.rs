@@ -159,6 +159,7 @@ fn each_kind_that_people_write_is_found() {
         ("the branch kit-3", Kind::Branch, "kit-3"),
         ("call the project \"Blue Heron\" from here", Kind::Quotation, "Blue Heron"),
         ("das Projekt heißt „Blauer Reiher“.", Kind::Quotation, "Blauer Reiher"),
+        ("first this; the project is \"Blue Heron\".", Kind::Quotation, "Blue Heron"),
         ("项目叫「蓝鹭」", Kind::Quotation, "蓝鹭"),
     ] {
         assert_eq!(kinds(text), [(kind, name)], "{text}");
@@ -177,6 +178,7 @@ fn what_only_looks_like_a_fact_is_none() {
         "std::mem and a::b",
         "on Monday in May we saw 3 birds",
         "step 3 of 10, line 42",
+        "import some from \"other\";",
         "'quoted' and 'words' here, he wrote 'Go away from my house, you old fool'",
     ] {
         let names: Vec<_> =
@@ -270,7 +272,7 @@ fn data_does_not_flood() {
     assert!(found(&base64).is_empty());
     assert!(found(&lines.join("\n")).len() <= 4, "{:?}", found(&lines.join("\n")));
     let minified = "function a(b,c){var d=b.innerHTML,e=c.offsetTop;return d.appendChild(e)&&f.setTimeout(function(){g()},10)}".repeat(100);
-    assert!(found(&minified).len() <= 32);
+    assert!(found(&minified).len() <= 64);
 }
 
 #[test]

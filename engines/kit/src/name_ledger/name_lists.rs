@@ -35,7 +35,7 @@ impl<'n> NameLists<'n> {
         let title = match (row.operation, row.kind) {
             (Some(FileOperation::Change), _) => 1,
             (Some(FileOperation::Read), _) => 2,
-            _ if row.is_fact => 0,
+            _ if row.is_listed_fact() => 0,
             (_, IdentifierKind::File) => 3,
             (_, IdentifierKind::Symbol | IdentifierKind::Variable) => 4,
             _ => 5,
