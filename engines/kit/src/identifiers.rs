@@ -93,11 +93,6 @@ impl IdentifierKind {
                 | IdentifierKind::Quotation
         )
     }
-
-    /// Whether it is a fact if a user states it. Symbols belong to the code, which can be read again.
-    pub fn is_fact(self) -> bool {
-        !matches!(self, IdentifierKind::Symbol | IdentifierKind::Variable | IdentifierKind::Flag)
-    }
 }
 
 /// An identifier in a text.
@@ -124,6 +119,16 @@ impl<'t> Identifier<'t> {
     /// Whether it is a path with its folders.
     pub fn is_path(&self) -> bool {
         self.kind == IdentifierKind::File && self.text.contains(['/', '\\'])
+    }
+
+    /// Whether it is a fact if a user states it. Symbols and source files belong to the code, which can be read
+    /// again.
+    pub fn is_fact(&self) -> bool {
+        match self.kind {
+            IdentifierKind::File => files::is_document(self.text),
+            IdentifierKind::Symbol | IdentifierKind::Variable | IdentifierKind::Flag => false,
+            _ => true,
+        }
     }
 
     /// Whether it is exact without its surroundings. A file name alone, a port and a date are not.
@@ -195,7 +200,7 @@ pub fn for_each_stated_fact(text: &str, mut found: impl FnMut(Identifier<'_>)) {
             continue;
         }
         for_each_identifier(line, |identifier| {
-            if identifier.kind.is_fact() {
+            if identifier.is_fact() {
                 found(identifier);
             }
         });

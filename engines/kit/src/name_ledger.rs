@@ -177,6 +177,11 @@ impl NameLedger {
         rows.into_iter().filter(fits).map(|row| &*row.name).collect()
     }
 
+    /// Whether the user stated a fact.
+    pub fn has_facts(&self) -> bool {
+        !self.facts.is_empty()
+    }
+
     /// The numbers of the known names in a text.
     pub fn name_numbers(&self, text: &str) -> Vec<u32> {
         let mut numbers = Vec::new();

@@ -6,6 +6,9 @@ use super::characters::{bare, is_unspaced};
 // A list, because any suffix would make `self.state` a file.
 const FILE_ENDINGS: &str = " rs toml lock md txt json jsonl yaml yml py pyi ipynb js jsx mjs cjs ts tsx mts css scss less html htm vue svelte go mod sum c h cc cpp hpp cxx java kt kts gradle rb erb php sh bash zsh fish ps1 bat cmd sql csv tsv xml svg png jpg jpeg gif webp ico pdf zip tar gz tgz bz2 xz 7z rar zst log ini cfg conf env properties proto graphql lua swift scala ex exs erl hs ml clj r jl dart tf tfvars hcl nix cmake mk patch diff snap test spec wasm so dll dylib exe bin dat db sqlite pem crt key pub tmp bak example sample template tpl j2 doc docx xls xlsx xlsm ppt pptx odt ods odp rtf epub eml ics vcf mp3 mp4 wav flac ogg mov avi mkv webm heic tiff bmp psd dwg iso apk dmg deb rpm parquet ";
 
+/// Extensions of files that an agent works on: which of them matter, their use shows.
+const WORK_ENDINGS: &str = " rs toml lock md json jsonl yaml yml py pyi ipynb js jsx mjs cjs ts tsx mts css scss less html htm vue svelte go mod sum c h cc cpp hpp cxx java kt kts gradle rb erb php sh bash zsh fish ps1 sql svg proto graphql lua swift scala ex exs erl hs ml clj r jl dart tf hcl nix cmake mk patch diff snap test spec wasm so dll dylib tmp ";
+
 /// Folders above a file from which a path without a file name counts.
 const MIN_STEPS: usize = 3;
 
@@ -67,6 +70,13 @@ pub(super) fn spaced_path(quoted: &str) -> Option<&str> {
 /// Whether a path begins at a root, at home or with a drive.
 pub(super) fn is_rooted(path: &str) -> bool {
     path.starts_with('/') || path.starts_with("~/") || is_windows_path(path)
+}
+
+/// Whether a path leads to a document and not to source code or a folder.
+pub(super) fn is_document(path: &str) -> bool {
+    let last = path.rsplit(['/', '\\']).next().unwrap_or_default();
+    let ending = last.rsplit_once('.').map_or("", |(_, ending)| ending).to_ascii_lowercase();
+    is_ending(&ending) && !WORK_ENDINGS.split(' ').any(|work| work == ending)
 }
 
 fn is_file_or_path(name: &str) -> bool {

@@ -16,7 +16,9 @@ use crate::redact;
 /// A longer word, in bytes, is data.
 const LONGEST_WORD_BYTES: usize = 240;
 /// Identifiers of a line that is data, such as minified code.
-const DENSE_IDENTIFIERS: usize = 64;
+// JSON on one line may hold a listing that the next calls use: with 64, recall at 16,000 tokens loses 0.7 points of the
+// identifiers of a recorded session.
+const DENSE_IDENTIFIERS: usize = 256;
 /// Parts of a word between colons or commas that are looked at.
 const MOST_PARTS: usize = 16;
 /// A shorter name without digits is never checked for the shape of a key, in bytes.

@@ -14,33 +14,35 @@ const LABEL_BYTES: usize = 120;
 
 /// The unique names in the first `max_chars` weighted characters of a text, in order.
 pub(super) fn extract_names(text: &str, max_chars: u64) -> Vec<LedgerItem> {
-    extract(text, max_chars, |identifier| {
-        // A file name alone is in the list of further names, with its frequency.
-        identifier.kind.is_exact()
-            && (identifier.kind != IdentifierKind::File || identifier.is_path())
-            && identifier.kind != IdentifierKind::Variable
-    })
+    extract(text, max_chars, is_listed)
 }
 
-/// The facts that the user states in a text: the same with file names, variables and quoted values.
+/// The names that the user writes: the same with the names of documents and quoted values.
 pub(super) fn extract_facts(text: &str, max_chars: u64) -> Vec<LedgerItem> {
-    extract(text, max_chars, |identifier| identifier.kind.is_fact())
+    extract(text, max_chars, |identifier| identifier.is_fact() || is_listed(identifier))
 }
 
 /// The names of an output or a file, without bare numbers, versions and the `a/` and `b/` of diffs,
 /// which fill logs.
 pub(super) fn extract_output_names(text: &str, max_chars: u64) -> Vec<LedgerItem> {
     let mut items = extract(text, max_chars, |identifier| {
-        identifier.kind.is_exact()
-            && !identifier.kind.is_noise_in_output()
-            && identifier.kind != IdentifierKind::Variable
-            && (identifier.kind != IdentifierKind::File || identifier.is_path())
+        is_listed(identifier) && !identifier.kind.is_noise_in_output()
     });
     items.retain(|item| {
         let has_word = item.text.contains(|c: char| c.is_alphabetic() && c != 'v');
         has_word && !["a/", "b/"].iter().any(|side| item.text.starts_with(side))
     });
     items
+}
+
+/// Whether a name has a line of its own. File names alone and variables are in the list of further names, with
+/// their frequency.
+fn is_listed(identifier: &Identifier<'_>) -> bool {
+    match identifier.kind {
+        IdentifierKind::File => identifier.is_path(),
+        IdentifierKind::Variable => false,
+        kind => kind.is_exact(),
+    }
 }
 
 fn extract(
