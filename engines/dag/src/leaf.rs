@@ -4,7 +4,7 @@ use ctxhost_engine_api::{Entry, EntryKind, HistoryEntry, Role, Transcript};
 use ctxhost_engine_kit::calls::{describe_call, find_call, has_failed};
 use ctxhost_engine_kit::dialogue::{is_assent, is_hidden};
 use ctxhost_engine_kit::hash;
-use ctxhost_engine_kit::names::for_each_name;
+use ctxhost_engine_kit::identifiers::for_each_identifier;
 use ctxhost_engine_kit::redact::{redact, redacted_ends};
 use ctxhost_engine_kit::rules::find_rules;
 use ctxhost_engine_kit::text::{clip, one_line};
@@ -152,10 +152,10 @@ impl LeafDraft {
 
     fn add_names(&mut self, text: &str, weight: f32) {
         let mut names: Vec<&str> = Vec::new();
-        for_each_name(text, |name, _| {
+        for_each_identifier(text, |name| {
             // Once per entry: a listing repeats its folder in every line.
-            if !names.contains(&name) {
-                names.push(name);
+            if !name.kind.is_noise_in_output() && !names.contains(&name.text) {
+                names.push(name.text);
             }
         });
         self.names.extend(names.into_iter().map(|name| (name.to_owned(), weight)));

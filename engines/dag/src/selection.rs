@@ -208,8 +208,10 @@ impl DagSession {
         let (tail_share, outline_share, name_share) = if self.index.uses_tools(transcript) {
             (settings.agent_tail_share, settings.agent_node_share, settings.name_share)
         } else {
-            // Chats come back to facts, not to names.
-            (settings.chat_tail_share, settings.chat_node_share, 0.0)
+            // Chats come back to facts, not to names: what the user stated fits a quarter.
+            let has_facts = self.index.names.has_facts();
+            let name_share = if has_facts { settings.name_share / 4.0 } else { 0.0 };
+            (settings.chat_tail_share, settings.chat_node_share, name_share)
         };
         let free_tokens = target.saturating_sub(self.index.protected_tokens(transcript));
         let share = |share| share_of(allowed_tokens, share).min(settings.node_tokens);

@@ -1,206 +1,283 @@
-//! Exact identifiers that a summary must repeat character by character.
+//! Finds the facts of a text that must be repeated character by character: paths, addresses, contacts, numbers,
+//! names of code.
+//!
+//! There is one recogniser, `scan`, and one file per kind of fact. The name ledger, the ledger of a summary, the
+//! rules, the search and the host's measurements use it, so that they agree on what a fact is.
+
+mod addresses;
+mod amounts;
+mod characters;
+mod codes;
+mod contacts;
+mod dates;
+mod encoded;
+mod files;
+mod quotations;
+mod references;
+mod scan;
+mod secret_context;
+mod switches;
+mod symbols;
 
 use std::borrow::Cow;
 use std::collections::HashSet;
-use std::sync::LazyLock;
-
-use regex::{Captures, Regex};
 
 use crate::{hash, redact};
+
+pub(crate) use characters::is_unspaced;
+pub use scan::for_each_identifier;
 
 /// Identifiers per summary.
 // Enough for the current work, few enough that a model repeats all of them.
 pub const MAX_IDENTIFIERS: usize = 12;
 
-/// Minimum length of an identifier.
-const MIN_CHARS: usize = 4;
-/// Maximum length of an identifier; a longer one is data.
-const MAX_CHARS: usize = 200;
-
-/// Candidates in order of precedence, so that a URL is not also matched as a path.
-const PATTERN: &str = concat!(
-    r#"https?://[^\s<>"'`\\]+"#,
-    r"|[A-Za-z]:\\[^\s<>|?*]+",
-    r"|(?:^|[\s\x22'`(\[=:,])(?:/[A-Za-z0-9_.@+~-]+){2,}/?",
-    r"|(?-u:\b)[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+:\d{2,5}(?-u:\b)",
-    r"|[A-Za-z0-9_.+-]*(?:[0-9A-Fa-f]{8}|\d{6})[A-Za-z0-9_.+-]*",
-);
-
-/// File suffixes of source code.
-// Without them `main.rs:120` would match as a host with a port.
-const SOURCE_ENDINGS: [&str; 20] = [
-    ".ts", ".tsx", ".js", ".jsx", ".mjs", ".rs", ".py", ".go", ".c", ".h", ".cc", ".cpp", ".java",
-    ".rb", ".php", ".sh", ".md", ".json", ".toml", ".yaml",
-];
-
-/// File modes of git.
-// They are frequent in listings and look like numbers of 6 digits.
-const FILE_MODES: [&str; 4] = ["100644", "100755", "120000", "040000"];
-
+/// Length of an identifier, in bytes; a longer one is data.
+const IDENTIFIER_BYTES: std::ops::RangeInclusive<usize> = 3..=200;
+/// Minimum length of an identifier of a summary, in bytes: shorter ones are found in any text.
+const MIN_EXTRACTED_BYTES: usize = 4;
+/// Of a longer text, in bytes, only head and end are searched: results and pasted files.
+const SEARCHED_BYTES: usize = 24_000;
+/// Bytes of a user message that state facts.
+// Users write at the beginning; the rest of a long message was pasted.
+pub const STATED_BYTES: usize = 4_000;
+/// Part of the first and the last line of a private key.
+const KEY_BLOCK: &str = "PRIVATE KEY-----";
 /// Length of the pseudonym of an anonymised identifier.
-const PSEUDONYM_LETTERS: usize = 6;
+const PSEUDONYM_CHARS: usize = 6;
 
-static CANDIDATES: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(PATTERN).ok());
-static NUMBER: LazyLock<Option<Regex>> =
-    LazyLock::new(|| Regex::new(r"^[+-]?(?:\d+\.\d+|\d+(?:\.\d+)?[eE][+-]?\d+)$").ok());
+/// What an identifier is, judged by its characters and the words around it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum IdentifierKind {
+    /// A path or a file name.
+    File,
+    /// A URL, a host with its port, an IP or MAC address.
+    Address,
+    /// The number after the word port.
+    Port,
+    /// A mail address or a phone number.
+    Contact,
+    /// The number of an order, ticket or invoice, a booking code, an IBAN.
+    Reference,
+    /// A number with a currency.
+    Amount,
+    /// A date or a time.
+    Date,
+    /// A hash, a UUID, a long number, a version.
+    Code,
+    /// The name of a branch.
+    Branch,
+    /// An environment variable or a constant: `DATABASE_URL`.
+    Variable,
+    /// A long option of a command: `--no-verify`.
+    Flag,
+    /// A short text in quotation marks.
+    Quotation,
+    /// A code symbol: `parse_body`, `parseBody`, `http::Body`.
+    Symbol,
+}
+
+impl IdentifierKind {
+    /// Whether it names one thing, which a text without it cannot be made to show again.
+    pub fn is_exact(self) -> bool {
+        !matches!(self, IdentifierKind::Flag | IdentifierKind::Quotation | IdentifierKind::Symbol)
+    }
+
+    /// Whether the outputs of tools are full of it, so that only what a person or a model writes counts.
+    pub fn is_noise_in_output(self) -> bool {
+        matches!(
+            self,
+            IdentifierKind::Amount
+                | IdentifierKind::Date
+                | IdentifierKind::Branch
+                | IdentifierKind::Flag
+                | IdentifierKind::Quotation
+        )
+    }
+}
+
+/// An identifier in a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identifier<'t> {
+    /// Its characters, a slice of the text.
+    pub text: &'t str,
+    /// What it is.
+    pub kind: IdentifierKind,
+    /// Where it begins in the text, in bytes.
+    pub start: usize,
+}
+
+impl<'t> Identifier<'t> {
+    /// The form in which it is compared and listed: hex in upper case.
+    pub fn canonical(&self) -> Cow<'t, str> {
+        if self.kind == IdentifierKind::Code && is_hex(self.text) {
+            Cow::Owned(self.text.to_ascii_uppercase())
+        } else {
+            Cow::Borrowed(self.text)
+        }
+    }
+
+    /// Whether it is a path with its folders.
+    pub fn is_path(&self) -> bool {
+        self.kind == IdentifierKind::File && self.text.contains(['/', '\\'])
+    }
+
+    /// Whether it is a fact if a user states it. Symbols and source files belong to the code, which can be read
+    /// again.
+    pub fn is_fact(&self) -> bool {
+        match self.kind {
+            IdentifierKind::File => files::is_document(self.text),
+            IdentifierKind::Symbol | IdentifierKind::Variable | IdentifierKind::Flag => false,
+            _ => true,
+        }
+    }
+
+    /// Whether it is exact without its surroundings. A file name alone, a port and a date are not.
+    fn is_distinct(&self) -> bool {
+        match self.kind {
+            IdentifierKind::File => files::is_rooted(self.text),
+            IdentifierKind::Address
+            | IdentifierKind::Contact
+            | IdentifierKind::Reference
+            | IdentifierKind::Amount => true,
+            IdentifierKind::Code => codes::is_long(self.text),
+            _ => false,
+        }
+    }
+}
 
 /// Returns at most `max` identifiers of `texts`, in the order of the texts (newest first).
 pub fn extract<'a>(texts: impl IntoIterator<Item = &'a str>, max: usize) -> Vec<String> {
     let mut seen = HashSet::new();
     let mut found = Vec::new();
     for text in texts {
-        for identifier in find_in_redacted(&redact::redact(text)) {
-            if found.len() == max {
-                return found;
-            }
-            if seen.insert(identifier.clone()) {
-                found.push(identifier);
-            }
+        if found.len() >= max {
+            break;
         }
+        for_each_identifier(&redact::redact(text), |identifier| {
+            let is_wanted =
+                identifier.is_distinct() && identifier.text.len() >= MIN_EXTRACTED_BYTES;
+            if is_wanted && found.len() < max {
+                let name = identifier.canonical().into_owned();
+                if seen.insert(name.clone()) {
+                    found.push(name);
+                }
+            }
+        });
     }
     found
 }
 
-/// Finds the identifiers of a text that is already redacted, repetitions included.
-pub fn find_in_redacted(text: &str) -> impl Iterator<Item = String> {
-    let candidates = CANDIDATES.iter().flat_map(|pattern| pattern.find_iter(text));
-    candidates.filter_map(|candidate| identifier_of(candidate.as_str()))
+/// Calls `found` with each identifier of a text without its secrets; of a long text only head and end are read.
+/// Returns whether all of the text was read and has no secret.
+pub fn for_each_clean_identifier(text: &str, mut found: impl FnMut(Identifier<'_>)) -> bool {
+    // The end of a key block is recognised only with its beginning.
+    if text.contains(KEY_BLOCK) {
+        let clean = redact::redact(text);
+        searched_parts(&clean).for_each(|part| for_each_identifier(part, &mut found));
+        return false;
+    }
+    let mut is_clean = text.len() <= SEARCHED_BYTES;
+    // Redaction takes most of the time, so it reads what is searched.
+    for part in searched_parts(text) {
+        let part = redact::redact(part);
+        is_clean &= matches!(part, Cow::Borrowed(_));
+        for_each_identifier(&part, &mut found);
+    }
+    is_clean
+}
+
+/// Calls `found` with the facts at the beginning of a user message, without secrets.
+pub fn for_each_stated_fact(text: &str, mut found: impl FnMut(Identifier<'_>)) {
+    let end = text.floor_char_boundary(text.len().min(STATED_BYTES));
+    let clean = redact::redact(text.get(..end).unwrap_or_default());
+    let mut is_fenced = false;
+    for line in clean.lines() {
+        let start = line.trim_start();
+        let is_fence = start.starts_with("```") || start.starts_with("~~~");
+        is_fenced ^= is_fence;
+        // What is quoted or pasted is not stated.
+        if is_fence || is_fenced || start.starts_with('>') {
+            continue;
+        }
+        for_each_identifier(line, |identifier| {
+            if identifier.is_fact() {
+                found(identifier);
+            }
+        });
+    }
+}
+
+/// Whether a user message states a fact.
+pub fn states_fact(text: &str) -> bool {
+    let mut is_found = false;
+    for_each_stated_fact(text, |_| is_found = true);
+    is_found
+}
+
+/// Head and end of a long text, up to whole words: half a secret would not be recognised.
+fn searched_parts(text: &str) -> impl Iterator<Item = &str> {
+    let (head, tail) = if text.len() <= SEARCHED_BYTES {
+        (text, "")
+    } else {
+        // Names in the middle of a long result are rarely used again.
+        let head = text.get(..text.floor_char_boundary(SEARCHED_BYTES / 2)).unwrap_or_default();
+        let from = text.ceil_char_boundary(text.len() - SEARCHED_BYTES / 2);
+        let tail = text.get(from..).unwrap_or_default();
+        let head = head.rsplit_once(char::is_whitespace).map_or("", |(head, _)| head);
+        let tail = tail.split_once(char::is_whitespace).map_or("", |(_, tail)| tail);
+        (head, tail)
+    };
+    [head, tail].into_iter()
 }
 
 /// Whether a text contains an identifier; hex is compared case-insensitively.
 pub fn is_mentioned(identifier: &str, text: &str) -> bool {
     // Models change the case of hashes but not of paths.
     text.contains(identifier)
-        || (is_hex(identifier) && text.to_ascii_uppercase().contains(&identifier.to_uppercase()))
+        || (is_hex(identifier)
+            && text.to_ascii_uppercase().contains(&identifier.to_ascii_uppercase()))
 }
 
 /// Replaces every identifier by a pseudonym: `/srv/app` becomes `path-kdwxqa`. Equal identifiers
 /// have equal pseudonyms, which cannot be reversed.
 pub fn anonymise(text: &str) -> Cow<'_, str> {
-    let Some(pattern) = CANDIDATES.as_ref() else { return Cow::Borrowed(text) };
-    pattern.replace_all(text, |found: &Captures<'_>| {
-        let candidate = found.get(0).map_or("", |part| part.as_str());
-        match identifier_of(candidate) {
-            Some(identifier) => candidate.replacen(bare(candidate), &pseudonym(&identifier), 1),
-            None => candidate.to_owned(),
-        }
-    })
-}
-
-fn pseudonym(identifier: &str) -> String {
-    let kind = match identifier {
-        url if url.contains("://") => "url",
-        path if path.contains(['/', '\\']) => "path",
-        host if host.contains(':') => "host",
-        _ => "id",
-    };
-    format!("{kind}-{}", hash::hash_letters(identifier, PSEUDONYM_LETTERS))
-}
-
-fn bare(candidate: &str) -> &str {
-    let strip = |c: char| c.is_whitespace() || "\"'`()[]{}<>,;:=.!?".contains(c);
-    candidate.trim_matches(strip)
-}
-
-fn identifier_of(candidate: &str) -> Option<String> {
-    let bare = bare(candidate);
-    let chars = bare.chars().count();
-    let is_named = (MIN_CHARS..=MAX_CHARS).contains(&chars) && !bare.contains("redacted:");
-    if !is_named || FILE_MODES.contains(&bare) {
-        return None;
+    let mut anonymous = String::new();
+    let mut copied = 0;
+    for_each_identifier(text, |identifier| {
+        let Some(kind) = pseudonym_kind(&identifier) else { return };
+        // An identifier inside a longer one is gone with it.
+        let Some(before) = text.get(copied..identifier.start) else { return };
+        anonymous.push_str(before);
+        let key = hash::hash_letters(&identifier.canonical(), PSEUDONYM_CHARS);
+        anonymous.push_str(&format!("{kind}-{key}"));
+        copied = identifier.start + identifier.text.len();
+    });
+    if copied == 0 {
+        return Cow::Borrowed(text);
     }
-    // Decimal fractions and exponents are measurements.
-    if NUMBER.as_ref().is_some_and(|number| number.is_match(bare)) {
-        return None;
+    anonymous.push_str(text.get(copied..).unwrap_or_default());
+    Cow::Owned(anonymous)
+}
+
+fn pseudonym_kind(identifier: &Identifier<'_>) -> Option<&'static str> {
+    match identifier.kind {
+        IdentifierKind::File => identifier.is_path().then_some("path"),
+        IdentifierKind::Address if identifier.text.contains("://") => Some("url"),
+        IdentifierKind::Address => Some("host"),
+        IdentifierKind::Contact => Some("contact"),
+        IdentifierKind::Reference => Some("id"),
+        IdentifierKind::Code => codes::is_long(identifier.text).then_some("id"),
+        _ => None,
     }
-    if bare.split_once(':').is_some_and(|(name, _)| names_source(name)) {
-        return None;
-    }
-    // Plain words and small numbers are not identifiers.
-    let has_shape = bare.contains(['/', '\\', ':']) || is_code(bare);
-    has_shape.then(|| if is_hex(bare) { bare.to_uppercase() } else { bare.to_owned() })
 }
 
-fn names_source(name: &str) -> bool {
-    !name.contains('/') && SOURCE_ENDINGS.iter().any(|ending| name.ends_with(ending))
-}
-
-/// Whether a token is unlike a word: 6 digits in a row, or 8 hex digits with a decimal digit.
-fn is_code(token: &str) -> bool {
-    let digits = longest_run(token, |c| c.is_ascii_digit());
-    let hex = longest_run(token, |c| c.is_ascii_hexdigit());
-    digits >= 6 || hex >= 8
-}
-
-fn is_hex(token: &str) -> bool {
-    // At least one letter: a long decimal number keeps its case anyway.
-    token.len() >= 8
-        && token.chars().all(|c| c.is_ascii_hexdigit())
-        && token.contains(|c: char| c.is_ascii_alphabetic())
-}
-
-fn longest_run(token: &str, is_in: impl Fn(char) -> bool) -> usize {
-    token.split(|c| !is_in(c)).map(str::len).max().unwrap_or(0)
+/// Whether a text is a hash: at least eight hex digits, not all of them decimal.
+// A long decimal number keeps its case anyway.
+fn is_hex(text: &str) -> bool {
+    text.len() >= 8
+        && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+        && text.bytes().any(|byte| byte.is_ascii_alphabetic())
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn check(text: &str, expected: &[&str]) {
-        assert_eq!(extract([text], MAX_IDENTIFIERS), expected, "{text}");
-    }
-
-    #[test]
-    fn case_56_what_counts_as_an_identifier() {
-        check("see https://example.com/a?b=1, then", &["https://example.com/a?b=1"]);
-        check("run /usr/local/bin/tool.", &["/usr/local/bin/tool"]);
-        check("commit deadbeefcafe", &["DEADBEEFCAFE"]);
-        check("order 123456 and port 8080", &["123456"]);
-        check(
-            "id 550e8400-e29b-41d4-a716-446655440000!",
-            &["550e8400-e29b-41d4-a716-446655440000"],
-        );
-        check("just /a here", &[]);
-        check("host db.example.com:5432", &["db.example.com:5432"]);
-        check(r"open C:\work\notes.txt", &[r"C:\work\notes.txt"]);
-        check("see main.rs:120 and agent-session.ts:16", &[]);
-        check("pi is 3.14159265 and 1.5e10", &[]);
-        check("create mode 100644 kit.rs", &[]);
-    }
-
-    #[test]
-    fn case_56_at_most_twelve() {
-        let many = (0..20).map(|n| format!("{}", 100_000 + n)).collect::<Vec<_>>().join(" ");
-        assert_eq!(extract([many.as_str()], MAX_IDENTIFIERS).len(), 12);
-    }
-
-    #[test]
-    fn a_secret_is_no_identifier() {
-        check("use sk-1234567890abcdef and AKIAIOSFODNN7EXAMPLE", &[]);
-        check("password=12345678abcdef", &[]);
-    }
-
-    #[test]
-    fn under_other_names_nothing_exact_is_left() {
-        let text =
-            "copy /srv/app/main.rs to https://example.com/a, commit deadbeefcafe, /srv/app/main.rs";
-        let anonymous = anonymise(text);
-        assert_eq!(extract([anonymous.as_ref()], 9), Vec::<String>::new(), "{anonymous}");
-        assert_eq!(anonymous.matches("path-").count(), 2);
-        let path = anonymous.split(' ').find(|word| word.starts_with("path-")).unwrap();
-        assert_eq!(anonymous.matches(path).count(), 2, "the same name for the same path");
-        assert!(
-            anonymous.starts_with("copy path-")
-                && anonymous.contains("url-")
-                && anonymous.contains("id-")
-        );
-        assert_eq!(anonymise(&anonymous), anonymous, "once is enough");
-    }
-
-    #[test]
-    fn hex_is_compared_without_case() {
-        assert!(is_mentioned("DEADBEEF", "at deadbeef"));
-        assert!(!is_mentioned("/Tmp/Notes", "at /tmp/notes"));
-    }
-}
+mod tests;

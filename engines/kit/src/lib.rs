@@ -42,7 +42,6 @@ pub mod calls;
 pub mod files;
 pub mod ledger;
 pub mod name_ledger;
-pub mod names;
 pub mod subagents;
 
 pub mod excerpt;

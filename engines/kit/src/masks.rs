@@ -5,8 +5,8 @@ use ctxhost_engine_api::{Entry, Flags, Role, Transcript};
 use serde_json::Value;
 
 use crate::calls::{render_result_line, shorten_arguments};
+use crate::identifiers::for_each_identifier;
 use crate::name_ledger::NameLedger;
-use crate::names::for_each_name;
 use crate::redact::redact;
 use crate::replacement::Replacement;
 use crate::text::clip;
@@ -79,7 +79,11 @@ pub fn first_names(text: &str, most_chars: u64) -> String {
     let clean = redact(head);
     let mut names: Vec<&str> = Vec::new();
     let mut room = most_chars;
-    for_each_name(&clean, |name, _| {
+    for_each_identifier(&clean, |identifier| {
+        let name = identifier.text;
+        if identifier.kind.is_noise_in_output() {
+            return;
+        }
         if let Some(rest) = room.checked_sub(weighted_chars(name) + 1)
             && !names.contains(&name)
         {

@@ -3,15 +3,29 @@
 //! The weight of a name grows with frequency and recency. Mentions by the user, the model or a call
 //! count more than printed ones.
 
-use std::collections::{HashMap, HashSet};
+mod entry_names;
+mod name_lists;
+mod name_set;
+
+use std::collections::HashMap;
 
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 use ctxhost_engine_api::{Entry, EntryKind, Role};
 
 use crate::calls::{SHORT_ARGUMENT_BYTES, for_each_argument_text};
+use crate::dialogue::is_request;
 use crate::files::{FileOperation, path_argument};
-use crate::names::{NameKind, for_each_clean_name, for_each_name};
+use crate::identifiers::{
+    Identifier, IdentifierKind, for_each_clean_identifier, for_each_identifier,
+    for_each_stated_fact,
+};
 use crate::redact::SecretRanges;
+
+use entry_names::EntryNames;
+use name_lists::{BLOCK_CHARS, NameLists, listed_facts};
+
+pub use name_lists::TAG;
+pub use name_set::NameSet;
 
 /// Entries after which a mention counts half: about twenty steps of a coding agent.
 // Measured on a recorded session: 20 to 40 are best; 120 loses two percent of the names that the
@@ -31,8 +45,9 @@ const STATED_WEIGHT: f32 = 2.0;
 /// and in the output of a tool.
 const PRINTED_WEIGHT: f32 = 1.0;
 
-/// Tag of a rendered list.
-pub const TAG: &str = "names";
+/// Share of a list for the facts that the user stated, before all other names.
+// The other half stays for the names that the next call uses, however much a user writes.
+const FACT_ROOM_DIVISOR: u64 = 2;
 /// Names that can be listed: twice as many as the largest list holds.
 const CANDIDATES: usize = 16_384;
 /// Names in a row that do not fit before a list counts as full.
@@ -46,6 +61,8 @@ pub struct NameLedger {
     /// The heaviest rows. Only a mention raises a weight, so a row that was removed returns with its
     /// next mention.
     candidates: Vec<u32>,
+    /// Facts that the user stated, in the order of their statement; repeated with each.
+    facts: Vec<u32>,
     /// Name numbers per entry.
     by_entry: Vec<Box<[u32]>>,
     /// Per entry, whether its text is known to have no secrets.
@@ -55,7 +72,7 @@ pub struct NameLedger {
 #[derive(Clone, Debug)]
 struct NameRow {
     name: Box<str>,
-    kind: NameKind,
+    kind: IdentifierKind,
     /// Last operation on it.
     operation: Option<FileOperation>,
     /// Binary logarithm of the weight, normalised to entry 0: equal decay keeps the order.
@@ -63,9 +80,18 @@ struct NameRow {
     /// Binary logarithm of the length.
     length_log2: f32,
     is_candidate: bool,
+    /// Whether the user stated it.
+    is_fact: bool,
+    /// Whether a tool used or printed it.
+    is_used: bool,
 }
 
 impl NameRow {
+    /// Whether it is listed as a fact of the user. A file that tools work on is ranked by its use.
+    fn is_listed_fact(&self) -> bool {
+        self.is_fact && !(self.is_used && self.kind == IdentifierKind::File)
+    }
+
     /// The weight per character.
     fn rank(&self) -> f32 {
         self.weight_log2 - LENGTH_SHARE * self.length_log2
@@ -79,6 +105,7 @@ impl NameLedger {
         // A tool prints names that the work does not need.
         let weight = if is_output { PRINTED_WEIGHT } else { STATED_WEIGHT };
         let mut names = self.begin_entry();
+        names.is_tool = true;
         for call in entry.tool_calls() {
             let operation = FileOperation::of_tool(&call.name);
             let path = path_argument(&call);
@@ -87,24 +114,39 @@ impl NameLedger {
                 let weight = if is_short { USED_WEIGHT } else { STATED_WEIGHT };
                 // Without its context a key looks like any other name, so arguments are redacted
                 // first.
-                _ = for_each_clean_name(text, |name, kind| {
+                _ = for_each_clean_identifier(text, |name| {
                     // Only the path argument itself was read or changed.
-                    let is_path =
-                        path.as_deref().is_some_and(|path| path.trim_start_matches("./") == name);
-                    names.add_mention(name, kind, weight, operation.filter(|_| is_path));
+                    let is_path = path
+                        .as_deref()
+                        .is_some_and(|path| path.trim_start_matches("./") == name.text);
+                    names.add_mention(&name, weight, operation.filter(|_| is_path));
                 });
             });
         }
-        let is_clean = for_each_clean_name(entry.text(), |name, kind| {
-            names.add_mention(name, kind, weight, None);
+        names.is_tool = is_output;
+        let is_clean = for_each_clean_identifier(entry.text(), |name| {
+            names.add_mention(&name, weight, None);
         });
+        if is_request(entry) {
+            for_each_stated_fact(entry.text(), |fact| names.add_fact(&fact, weight));
+        }
+        if entry.kind() == EntryKind::CompactionSummary {
+            // A list begins with the newest.
+            let facts: Vec<Identifier<'_>> = listed_facts(entry.text()).collect();
+            facts.iter().rev().for_each(|fact| names.add_fact(fact, weight));
+        }
         names.finish();
         self.clean_entries.push(is_clean);
     }
 
     /// Starts the names of the next entry.
     fn begin_entry(&mut self) -> EntryNames<'_> {
-        EntryNames { at: self.by_entry.len() as f32, ledger: self, numbers: Vec::new() }
+        EntryNames {
+            at: self.by_entry.len() as f32,
+            ledger: self,
+            numbers: Vec::new(),
+            is_tool: false,
+        }
     }
 
     /// The name numbers of an entry.
@@ -135,20 +177,46 @@ impl NameLedger {
         rows.into_iter().filter(fits).map(|row| &*row.name).collect()
     }
 
+    /// Whether the user stated a fact.
+    pub fn has_facts(&self) -> bool {
+        !self.facts.is_empty()
+    }
+
     /// The numbers of the known names in a text.
     pub fn name_numbers(&self, text: &str) -> Vec<u32> {
         let mut numbers = Vec::new();
-        for_each_name(text, |name, _| numbers.extend(self.numbers.get(name)));
+        for_each_identifier(text, |name| numbers.extend(self.numbers.get(name.text)));
+        numbers.extend(listed_facts(text).filter_map(|fact| self.numbers.get(fact.text)));
         numbers
     }
 
-    /// Renders the heaviest names that are not in `shown`, in at most `most_chars` weighted
-    /// characters; empty without any. Names in `boosted` get a bonus.
+    /// Renders the names that are not in `shown`, in at most `most_chars` weighted characters; empty
+    /// without any. The user's facts come first, the newest before older ones, in a share of the room; then
+    /// the heaviest names. Names in `boosted` get a bonus.
     pub fn render(&self, shown: &NameSet, boosted: &NameSet, most_chars: u64) -> String {
         let mut lists = NameLists::default();
-        let mut room = most_chars.saturating_sub(BLOCK_CHARS);
+        let room = most_chars.saturating_sub(BLOCK_CHARS);
+        let fact_room = room / FACT_ROOM_DIVISOR;
+        let is_fact = |number: &u32| {
+            let row = self.rows.get(*number as usize);
+            !shown.contains(*number) && row.is_some_and(NameRow::is_listed_fact)
+        };
+        let facts = self.facts.iter().rev().copied().filter(is_fact);
+        let left = self.fill(facts, fact_room, &mut lists);
+        let ranked = self.ranked(shown, boosted, most_chars).into_iter();
+        self.fill(ranked, room - (fact_room - left), &mut lists);
+        lists.render()
+    }
+
+    /// Adds the rows that fit, and returns the room that is left.
+    fn fill<'n>(
+        &'n self,
+        numbers: impl Iterator<Item = u32>,
+        mut room: u64,
+        lists: &mut NameLists<'n>,
+    ) -> u64 {
         let mut misses = 0;
-        for number in self.ranked(shown, boosted, most_chars) {
+        for number in numbers {
             let Some(row) = self.rows.get(number as usize) else { continue };
             if lists.is_listed(&row.name) {
                 continue;
@@ -164,7 +232,7 @@ impl NameLedger {
             room = rest;
             lists.add(row);
         }
-        lists.render()
+        room
     }
 
     /// The heaviest names that can fit, heaviest first.
@@ -221,174 +289,24 @@ impl NameLedger {
             + self.rows.capacity() * size_of::<NameRow>()
             + self.by_entry.capacity() * size_of::<Box<[u32]>>()
             + self.clean_entries.capacity()
+            + self.facts.capacity() * size_of::<u32>()
     }
-}
-
-/// A set of name numbers.
-// A bit for each name: a request adds tens of thousands, for which hashing would take milliseconds.
-#[derive(Clone, Debug, Default)]
-pub struct NameSet {
-    bits: Vec<u64>,
-    numbers: Vec<u32>,
-}
-
-impl NameSet {
-    /// Adds a name.
-    pub fn insert(&mut self, number: u32) {
-        let (word, bit) = NameSet::place(number);
-        if self.bits.len() <= word {
-            self.bits.resize(word + 1, 0);
-        }
-        if let Some(bits) = self.bits.get_mut(word).filter(|bits| **bits & bit == 0) {
-            *bits |= bit;
-            self.numbers.push(number);
-        }
-    }
-
-    /// Whether a name is in it.
-    pub fn contains(&self, number: u32) -> bool {
-        let (word, bit) = NameSet::place(number);
-        self.bits.get(word).is_some_and(|bits| bits & bit != 0)
-    }
-
-    fn place(number: u32) -> (usize, u64) {
-        ((number / u64::BITS) as usize, 1 << (number % u64::BITS))
-    }
-}
-
-impl Extend<u32> for NameSet {
-    fn extend<T: IntoIterator<Item = u32>>(&mut self, numbers: T) {
-        numbers.into_iter().for_each(|number| self.insert(number));
-    }
-}
-
-impl FromIterator<u32> for NameSet {
-    fn from_iter<T: IntoIterator<Item = u32>>(numbers: T) -> NameSet {
-        let mut set = NameSet::default();
-        set.extend(numbers);
-        set
-    }
-}
-
-/// The lines of a list of names.
-#[derive(Default)]
-struct NameLists<'n> {
-    by_title: [Vec<&'n str>; TITLES.len()],
-    /// The listed names and the endings of their paths.
-    listed: HashSet<&'n str>,
-}
-
-/// Titles of the lines. One title for many names costs less than a word behind each.
-const TITLES: [&str; 5] = ["changed", "read", "files", "symbols", "other"];
-
-impl<'n> NameLists<'n> {
-    /// Whether a name, or a path that ends with it, is listed.
-    fn is_listed(&self, name: &str) -> bool {
-        self.listed.contains(name)
-    }
-
-    fn add(&mut self, row: &'n NameRow) {
-        let title = match (row.operation, row.kind) {
-            (Some(FileOperation::Change), _) => 0,
-            (Some(FileOperation::Read), _) => 1,
-            (_, NameKind::File) => 2,
-            (_, NameKind::Symbol) => 3,
-            (_, NameKind::Address | NameKind::Code) => 4,
-        };
-        if let Some(list) = self.by_title.get_mut(title) {
-            list.push(&row.name);
-        }
-        self.listed.insert(&row.name);
-        let endings = row.name.match_indices('/').filter_map(|(at, _)| row.name.get(at + 1..));
-        self.listed.extend(endings);
-    }
-
-    fn render(self) -> String {
-        let lines: Vec<String> = TITLES
-            .iter()
-            .zip(self.by_title)
-            .filter(|(_, list)| !list.is_empty())
-            .map(|(title, list)| format!("{title}: {}", list.join(", ")))
-            .collect();
-        if lines.is_empty() {
-            String::new()
-        } else {
-            format!("<{TAG}>\n{}\n</{TAG}>", lines.join("\n"))
-        }
-    }
-}
-
-/// Size of the tags and titles, in weighted characters.
-const BLOCK_CHARS: u64 = 64;
-
-/// Collects the names of one entry.
-struct EntryNames<'a> {
-    ledger: &'a mut NameLedger,
-    at: f32,
-    numbers: Vec<u32>,
-}
-
-impl EntryNames<'_> {
-    /// Adds a mention. A name counts once per entry, by its heaviest mention.
-    fn add_mention(
-        &mut self,
-        name: &str,
-        kind: NameKind,
-        weight: f32,
-        operation: Option<FileOperation>,
-    ) {
-        let ledger = &mut *self.ledger;
-        let number = match ledger.numbers.get(name) {
-            Some(number) => *number,
-            None => {
-                let number = ledger.rows.len() as u32;
-                ledger.numbers.insert(name.into(), number);
-                ledger.rows.push(NameRow {
-                    name: name.into(),
-                    kind,
-                    operation,
-                    weight_log2: f32::NEG_INFINITY,
-                    length_log2: (name.len() as f32).log2(),
-                    is_candidate: false,
-                });
-                number
-            }
-        };
-        let Some(row) = ledger.rows.get_mut(number as usize) else { return };
-        row.operation = operation.or(row.operation);
-        if self.numbers.contains(&number) {
-            return;
-        }
-        self.numbers.push(number);
-        // Older weights decay by growing newer ones, so that no row has to be updated.
-        let now = weight.log2() + self.at / HALF_LIFE_ENTRIES;
-        row.weight_log2 = sum_log2(row.weight_log2, now);
-        if !std::mem::replace(&mut row.is_candidate, true) {
-            ledger.add_candidate(number);
-        }
-    }
-
-    /// Ends the names of the entry.
-    fn finish(self) {
-        self.ledger.by_entry.push(self.numbers.into());
-    }
-}
-
-/// log2(2^left + 2^right)
-fn sum_log2(left: f32, right: f32) -> f32 {
-    let (small, large) = if left < right { (left, right) } else { (right, left) };
-    // Relative to the larger one, so that the power cannot overflow.
-    large + (small - large).exp2().ln_1p() / std::f32::consts::LN_2
 }
 
 #[cfg(test)]
 mod tests {
+    use ctxhost_engine_api::testing::TranscriptBuilder;
+
     use super::*;
+
+    fn named(text: &str, kind: IdentifierKind) -> Identifier<'_> {
+        Identifier { text, kind, start: 0 }
+    }
 
     fn note(ledger: &mut NameLedger, names: &[(&str, f32)]) {
         let mut entry = ledger.begin_entry();
         for (name, weight) in names {
-            entry.add_mention(name, NameKind::File, *weight, None);
+            entry.add(&named(name, IdentifierKind::File), *weight, None);
         }
         entry.finish();
     }
@@ -415,9 +333,10 @@ mod tests {
     fn a_path_lists_its_endings_and_an_operation_gives_the_title() {
         let mut ledger = NameLedger::default();
         let mut entry = ledger.begin_entry();
-        entry.add_mention("src/io/a.rs", NameKind::File, USED_WEIGHT, Some(FileOperation::Change));
-        entry.add_mention("a.rs", NameKind::File, PRINTED_WEIGHT, None);
-        entry.add_mention("parse_body", NameKind::Symbol, STATED_WEIGHT, None);
+        let change = Some(FileOperation::Change);
+        entry.add(&named("src/io/a.rs", IdentifierKind::File), USED_WEIGHT, change);
+        entry.add(&named("a.rs", IdentifierKind::File), PRINTED_WEIGHT, None);
+        entry.add(&named("parse_body", IdentifierKind::Symbol), STATED_WEIGHT, None);
         entry.finish();
         let all = ledger.render(&NameSet::default(), &NameSet::default(), 1_000);
         assert_eq!(all, "<names>\nchanged: src/io/a.rs\nsymbols: parse_body\n</names>");
@@ -440,8 +359,59 @@ mod tests {
     }
 
     #[test]
-    fn sums_of_logarithms() {
-        assert!((sum_log2(3.0, 3.0) - 4.0).abs() < 1e-5);
-        assert_eq!(sum_log2(f32::NEG_INFINITY, 2.0), 2.0);
+    fn what_the_user_stated_comes_before_what_tools_print() {
+        let mut talk = TranscriptBuilder::new();
+        talk.user(
+            "My order is ORD-2024-00817, I paid € 1.249,50 on 2026-11-23; mail max@example.com.",
+        );
+        for number in 0..200 {
+            let id = number.to_string();
+            talk.calls(&[(&id, "bash", r#"{"command":"ls"}"#)]);
+            talk.result(
+                &id,
+                "bash",
+                &format!("src/part{number}.rs\nsrc/other{number}.rs 2026-01-01"),
+            );
+        }
+        let mut ledger = NameLedger::default();
+        talk.transcript().iter().for_each(|entry| ledger.read_entry(&entry));
+        let list = ledger.render(&NameSet::default(), &NameSet::default(), 400);
+        let facts = "facts: max@example.com, 2026-11-23, € 1.249,50, ORD-2024-00817\n";
+        assert!(list.contains(facts), "{list}");
+        assert!(list.contains("src/part199.rs") && !list.contains("2026-01-01"), "{list}");
+        // A compaction summary hands them on.
+        let mut next = TranscriptBuilder::with_epoch(1);
+        next.summary(&list);
+        let mut ledger = NameLedger::default();
+        next.transcript().iter().for_each(|entry| ledger.read_entry(&entry));
+        let list = ledger.render(&NameSet::default(), &NameSet::default(), 240);
+        assert!(list.contains(facts), "{list}");
+    }
+
+    #[test]
+    fn the_user_does_not_fill_the_list() {
+        let mut talk = TranscriptBuilder::new();
+        talk.calls(&[("1", "edit", r#"{"path":"src/main.rs"}"#)]).result("1", "edit", "done");
+        (0..200).for_each(|number| _ = talk.user(&format!("and order ORD-{number}-00817")));
+        let mut ledger = NameLedger::default();
+        talk.transcript().iter().for_each(|entry| ledger.read_entry(&entry));
+        let list = ledger.render(&NameSet::default(), &NameSet::default(), 400);
+        assert!(list.contains("ORD-199-00817") && list.matches("ORD-").count() < 25, "{list}");
+    }
+
+    #[test]
+    fn a_secret_is_never_a_fact() {
+        let mut talk = TranscriptBuilder::new();
+        talk.user(
+            "The password is hunter2hunter2, the PIN is 483920, and the token: \"Blue Heron\".",
+        );
+        talk.user("Use postgres://app:s3cretpass@db.example/x and sk_live_0123456789abcdefABCD.");
+        talk.user("-----BEGIN PRIVATE KEY-----\nMIIEvQ9812345678901234\n-----END PRIVATE KEY-----");
+        let mut ledger = NameLedger::default();
+        talk.transcript().iter().for_each(|entry| ledger.read_entry(&entry));
+        let list = ledger.render(&NameSet::default(), &NameSet::default(), 4_000);
+        for secret in ["hunter2", "483920", "Blue Heron", "s3cretpass", "sk_live", "MIIE"] {
+            assert!(!list.contains(secret), "{secret}: {list}");
+        }
     }
 }

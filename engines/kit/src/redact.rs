@@ -12,7 +12,7 @@ use crate::text::ends;
 /// match.
 // Word borders are those of ASCII: a key may follow a Chinese character, and with Unicode borders the
 // search takes ten times as long in any text that is not all ASCII.
-const PATTERNS: [(&str, &str); 9] = [
+const PATTERNS: [(&str, &str); 13] = [
     (
         r"(?s)-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY-----.*?(?:-----END (?:[A-Z0-9]+ )*PRIVATE KEY-----|\z)",
         "private-key",
@@ -21,11 +21,26 @@ const PATTERNS: [(&str, &str); 9] = [
     (r"(?-u:\b)AIza[A-Za-z0-9_-]{20,}", "api-key"),
     (r"(?-u:\b)(?:AKIA|ASIA)[A-Z0-9]{12,}(?-u:\b)", "aws-key"),
     (r"(?-u:\b)(?:gh[pousr]_[A-Za-z0-9]{8,}|github_pat_[A-Za-z0-9_]{8,})", "github-token"),
-    (r"(?-u:\b)xox[abprs]-[A-Za-z0-9-]{8,}", "slack-token"),
+    (r"(?-u:\b)(?:xox[abprs]|xapp)-[A-Za-z0-9-]{8,}", "slack-token"),
+    (
+        r"(?-u:\b)(?:(?:sk|rk|whsec)_(?:live_|test_)?[A-Za-z0-9]{16,}|glpat-[A-Za-z0-9_-]{16,}|npm_[A-Za-z0-9]{30,}|hf_[A-Za-z0-9]{20,}|pypi-AgE[A-Za-z0-9_-]{16,}|GOCSPX-[A-Za-z0-9_-]{16,}|ya29\.[A-Za-z0-9_-]{16,}|SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}|dop_v1_[a-f0-9]{32,}|AGE-SECRET-KEY-1[A-Z0-9]{16,})",
+        "api-key",
+    ),
+    (r"hooks\.slack\.com/services/(?<secret>[A-Za-z0-9_/-]{16,})", "webhook"),
+    // `https://name:password@host`: only the password, so that the address stays readable.
+    (
+        r#"[A-Za-z0-9+.-]://[^\s/:@\[\]<>"'`]{0,128}:(?<secret>[^\s/@\[\]<>"'`]{1,256})@"#,
+        "url-password",
+    ),
     (r"(?-u:\b)eyJ[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*|\z)|\z)", "jwt"),
     (r"(?i)(?-u:\b)bearer\s+(?<secret>[A-Za-z0-9._~+/=-]{8,})", "bearer-token"),
     (
         r#"(?i)(?:(?-u:\b)|_)(?:password|passwd|pwd|secret|api[_-]?key|access[_-]?token|auth[_-]?token|token)(?:\\*["'])?\s*[:=]\s*(?:\\*["'])?(?<secret>[^\s"'\[\]{}(),;<>$]{6,})"#,
+        "credential",
+    ),
+    // In a sentence; a word without a digit is rather `required` or `correct`.
+    (
+        r#"(?i)(?:password|passphrase|passcode|passwort|kennwort|contraseña|mot de passe|senha|hasło|пароль|密码|密碼|パスワード)(?:[^\n.:=@/\[\]]{0,40}?\s(?:is|was|ist|lautet|est|es)\s+|\s*[:：是は]\s*)["'`„“«「]?(?<secret>[^\s"'`\[\]{}(),;<>“”»」]*[0-9][^\s"'`\[\]{}(),;<>“”»」]*)"#,
         "credential",
     ),
 ];
@@ -74,10 +89,12 @@ fn replaced(
     kind: &str,
     with: &mut impl FnMut(&str, &str) -> String,
 ) -> String {
-    let whole = found.get(0).map_or("", |whole| whole.as_str());
-    let secret = found.name("secret").map_or(whole, |secret| secret.as_str());
-    let before = whole.strip_suffix(secret).unwrap_or_default();
-    format!("{before}{}", with(kind, secret))
+    let Some(whole) = found.get(0) else { return String::new() };
+    let secret = found.name("secret").unwrap_or(whole);
+    let text = whole.as_str();
+    let before = text.get(..secret.start() - whole.start()).unwrap_or_default();
+    let behind = text.get(secret.end() - whole.start()..).unwrap_or_default();
+    format!("{before}{}{behind}", with(kind, secret.as_str()))
 }
 
 /// The secrets of a text, for quoting parts of it.
@@ -223,6 +240,24 @@ mod tests {
             ("{\\\"token\\\": \\\"abcdef1", "{\\\"token\\\": \\\"[redacted:credential]"),
             ("DB_PASSWORD=verysecret", "DB_PASSWORD=[redacted:credential]"),
             ("__token__: verysecret", "__token__: verysecret"),
+            ("sk_live_0123456789abcdefABCD", "[redacted:api-key]"),
+            ("glpat-0123456789abcdefABCD", "[redacted:api-key]"),
+            (
+                "postgres://app:hunter2@db:5432/x",
+                "postgres://app:[redacted:url-password]@db:5432/x",
+            ),
+            ("https://:t0ken@git.example/a", "https://:[redacted:url-password]@git.example/a"),
+            (
+                "https://hooks.slack.com/services/T00000000/B00000000/abcdEFGH",
+                "https://hooks.slack.com/services/[redacted:webhook]",
+            ),
+            ("my password is hunter2hunter2.", "my password is [redacted:credential]"),
+            (
+                "the password for staging is Tr0ub4dor",
+                "the password for staging is [redacted:credential]",
+            ),
+            ("Das Passwort lautet „Blau4Reiher“", "Das Passwort lautet „[redacted:credential]“"),
+            ("密码是hunter2", "密码是[redacted:credential]"),
             ("密钥sk-0123456789abcdef", "密钥[redacted:api-key]"),
             ("密码password=hunter2hunter2", "密码password=[redacted:credential]"),
             (
@@ -293,7 +328,16 @@ mod tests {
 
     #[test]
     fn plain_text_is_borrowed() {
-        for text in ["the token count is 12", "risk-free tasks", "max_tokens: 4096", "/a/b.rs"] {
+        for text in [
+            "the token count is 12",
+            "risk-free tasks",
+            "max_tokens: 4096",
+            "/a/b.rs",
+            "the password is required",
+            "https://a.example:8080/b@c",
+            "git@github.com:owner/name.git",
+            "ssh://git@host:22/a",
+        ] {
             assert!(matches!(redact(text), Cow::Borrowed(_)), "{text}");
         }
     }

@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::cursor::TranscriptCursor;
 use crate::cuts::trailing_frame;
 use crate::dialogue::is_request;
+use crate::identifiers::states_fact;
 use crate::live_round::LiveRoundCuts;
 use crate::requests::{RequestSize, choose_requests};
 use crate::rules::find_rules;
@@ -76,6 +77,8 @@ pub struct SlidingWindow {
     requests: Vec<u64>,
     /// Those with a rule or preference.
     rules: Vec<u64>,
+    /// Those that state a fact, such as an order number.
+    facts: Vec<u64>,
     cut: Option<WindowCut>,
 }
 
@@ -141,6 +144,9 @@ impl SlidingWindow {
                 self.requests.push(entry.seq());
                 if find_rules(entry.text()).next().is_some() {
                     self.rules.push(entry.seq());
+                }
+                if states_fact(entry.text()) {
+                    self.facts.push(entry.seq());
                 }
             }
         }
@@ -236,8 +242,8 @@ impl SlidingWindow {
         selection
     }
 
-    /// The newest requests before `end` that take at most `room_tokens`: rules in half of it, then the others. A request
-    /// that is too long is skipped.
+    /// The newest requests before `end` that take at most `room_tokens`: rules and facts in half of it each, then the
+    /// others. A request that is too long is skipped.
     fn newest_requests(
         &self,
         end: u64,
@@ -251,6 +257,7 @@ impl SlidingWindow {
                 seq,
                 tokens: tokens(seq..seq + 1),
                 is_rule: self.rules.binary_search(&seq).is_ok(),
+                states_fact: self.facts.binary_search(&seq).is_ok(),
             })
             .collect();
         choose_requests(&sizes, room_tokens).into_iter().collect()

@@ -1,29 +1,16 @@
 //! Identifiers that the next step needs verbatim.
 
 use std::collections::BTreeSet;
-use std::sync::LazyLock;
 
 use ctxhost_engine_api::Entry;
-use ctxhost_retention::{names_in, texts_of};
-use regex::Regex;
+use ctxhost_retention::{names_and_symbols_in, texts_of};
 
-/// File names without a folder, and symbols: `parse_body`, `parseBody`, `Parser::new`.
-const SYMBOL: &str = concat!(
-    r"\b[A-Za-z0-9_-]+\.(?:rs|ts|tsx|js|jsx|mjs|py|go|c|h|cpp|java|rb|md|json|jsonl|toml|yaml|yml|sh|css|html|txt|lock|sql)\b",
-    r"|\b[A-Za-z][a-z0-9]*(?:[A-Z][a-z0-9]+)+\b",
-    r"|\b[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)+\b",
-);
 /// Shorter matches are noise, longer ones data; in bytes.
 const BYTES: std::ops::RangeInclusive<usize> = 5..=120;
 
-// `ok()` instead of a panic; a test covers that the pattern compiles.
-static SYMBOLS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(SYMBOL).ok());
-
-/// The identifiers of a text: names that the host's ledger knows, files and symbols.
+/// The identifiers of a text: names that the engines' ledgers know, and symbols.
 pub(crate) fn in_text(text: &str) -> BTreeSet<String> {
-    let symbols = SYMBOLS.iter().flat_map(|pattern| pattern.find_iter(text));
-    let symbols = symbols.map(|found| found.as_str().to_owned());
-    symbols.chain(names_in(text)).filter(|name| BYTES.contains(&name.len())).collect()
+    names_and_symbols_in(text).into_iter().filter(|name| BYTES.contains(&name.len())).collect()
 }
 
 /// The identifiers of an entry, including its calls.

@@ -3,7 +3,7 @@
 //! | category | a fact is |
 //! |---|---|
 //! | asks | a user message that is more than a confirmation |
-//! | paths, ids | a name by the engines' definition, or a path inside a project |
+//! | paths, ids | a name by the engines' definition; dates, amounts and branches in outputs are none |
 //! | commands | the command of a call, or one that the user ran |
 //! | numbers | a number with a unit |
 //! | failures | the output of a failed call or command |
@@ -12,13 +12,14 @@
 
 use std::sync::LazyLock;
 
-use ctxhost_engine_api::{Entry, EntryKind, PlanItem};
+use ctxhost_engine_api::{Entry, EntryKind, PlanItem, Role};
+use ctxhost_engine_kit::identifiers::IdentifierKind;
 use ctxhost_engine_kit::{calls, dialogue};
 use regex::Regex;
 use serde_json::Value;
 
 use super::matching::normalize;
-use super::names::{calls_of, is_path, names_in_clean, texts_of};
+use super::names::{calls_of, for_each_exact, texts_of};
 use super::{Category, redact};
 
 /// The length in characters of a beginning that identifies a long fact: about a line.
@@ -50,6 +51,8 @@ pub(super) struct Statement {
     texts: Vec<String>,
     /// Facts that follow from the kind of message: asks, commands, failures.
     acts: Vec<Fact>,
+    /// Whether a tool or a command printed it.
+    is_output: bool,
 }
 
 impl Statement {
@@ -78,15 +81,27 @@ impl Statement {
         }
         // First of all, so that no secret can reach a report as a lost fact.
         let texts = texts.iter().map(|text| redact(text).into_owned()).collect();
-        Statement { texts, acts }
+        let is_output = match item {
+            PlanItem::Kept(entry) => entry.role() == Role::Tool || entry.kind() == EntryKind::Bash,
+            _ => false,
+        };
+        Statement { texts, acts, is_output }
     }
 
     /// All facts, names before numbers.
     pub(super) fn facts(&self) -> Vec<Fact> {
         let mut facts = self.acts.clone();
-        for name in self.texts.iter().flat_map(|text| names_in_clean(text)) {
-            let category = if is_path(&name) { Category::Paths } else { Category::Ids };
-            facts.push(Fact { category, key: normalize(&name), text: name, is_beginning: false });
+        for text in &self.texts {
+            for_each_exact(text, |name| {
+                // Logs are full of times.
+                if self.is_output && name.kind.is_noise_in_output() {
+                    return;
+                }
+                let is_file = name.kind == IdentifierKind::File;
+                let category = if is_file { Category::Paths } else { Category::Ids };
+                let text = name.canonical().into_owned();
+                facts.push(Fact { category, key: normalize(&text), text, is_beginning: false });
+            });
         }
         facts.extend(self.numbers());
         facts
@@ -140,7 +155,7 @@ mod tests {
     use super::*;
 
     fn numbers(text: &str) -> Vec<String> {
-        let statement = Statement { texts: vec![text.into()], acts: Vec::new() };
+        let statement = Statement { texts: vec![text.into()], acts: Vec::new(), is_output: false };
         statement.numbers().map(|fact| fact.text).collect()
     }
 

@@ -1,38 +1,36 @@
-//! Names that must be exact: identifiers by the engines' definition, and paths inside a project.
-
-use std::sync::LazyLock;
+//! Names that must be exact, by the engines' definition.
 
 use ctxhost_engine_api::{Message, PlanItem, ToolCall};
-use ctxhost_engine_kit::identifiers;
-use regex::Regex;
+use ctxhost_engine_kit::identifiers::{Identifier, IdentifierKind, for_each_identifier};
 use serde_json::Value;
 
 use super::redact;
 
-/// `src/main.rs`, but neither `and/or` nor the rest of an absolute path.
-const RELATIVE_PATH: &str = r#"(?:^|[\s"'`(\[=:,<|])(?:\./)?((?:[A-Za-z0-9_.@+-]+/)+[A-Za-z0-9_.@+-]*\.[A-Za-z][A-Za-z0-9]{0,7})\b"#;
-
-static RELATIVE_PATHS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(RELATIVE_PATH).ok());
-
-/// Every name in a text: paths, URLs, hosts, hashes, long numbers. No secrets.
+/// Every exact name in a text: paths, addresses, contacts, references, amounts, dates, codes. No secrets.
 pub fn names_in(text: &str) -> Vec<String> {
-    names_in_clean(&redact(text))
+    let mut names = Vec::new();
+    for_each_exact(&redact(text), |name| names.push(name.canonical().into_owned()));
+    names
 }
 
-/// The names in a text without secrets. Redaction is the expensive part.
-pub(super) fn names_in_clean(text: &str) -> Vec<String> {
-    identifiers::find_in_redacted(text).chain(relative_paths(text)).collect()
+/// The same with the symbols of code.
+pub fn names_and_symbols_in(text: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    for_each_identifier(&redact(text), |name| {
+        if name.kind.is_exact() || name.kind == IdentifierKind::Symbol {
+            names.push(name.canonical().into_owned());
+        }
+    });
+    names
 }
 
-/// Whether a name is a path.
-pub(super) fn is_path(name: &str) -> bool {
-    name.contains(['/', '\\']) && !name.contains("://")
-}
-
-/// The paths of files inside a project.
-fn relative_paths(text: &str) -> impl Iterator<Item = String> {
-    let found = RELATIVE_PATHS.iter().flat_map(|pattern| pattern.captures_iter(text));
-    found.filter_map(|parts| Some(parts.get(1)?.as_str().to_owned()))
+/// Calls `found` with the exact names in a text without secrets. Redaction is the expensive part.
+pub(super) fn for_each_exact<'t>(text: &'t str, mut found: impl FnMut(Identifier<'t>)) {
+    for_each_identifier(text, |name| {
+        if name.kind.is_exact() {
+            found(name);
+        }
+    });
 }
 
 /// The text of an item and the texts in the arguments of its calls.
@@ -71,22 +69,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_inside_a_project_is_a_name() {
-        let found = |text| relative_paths(text).collect::<Vec<_>>();
-        assert_eq!(
-            found("see ./src/a.rs:12, `b/c.toml` d/e.md"),
-            ["src/a.rs", "b/c.toml", "d/e.md"]
-        );
-        let none = "and/or 1/2.5 /srv/app/main.rs https://example.com/a.html main.rs";
-        assert_eq!(found(none), Vec::<String>::new());
-    }
-
-    #[test]
-    fn names_are_paths_or_identifiers_and_no_secrets() {
-        let text = "src/a.rs /srv/app https://a.example/b deadbeefcafe password=hunter2/hunter2.rs";
-        let (paths, ids): (Vec<_>, Vec<_>) =
-            names_in(text).into_iter().partition(|name| is_path(name));
-        assert_eq!(paths, ["/srv/app", "src/a.rs"]);
-        assert_eq!(ids, ["https://a.example/b", "DEADBEEFCAFE"]);
+    fn names_are_exact_and_no_secrets() {
+        let text = "src/a.rs /srv/app https://a.example/b deadbeefcafe password=hunter2/hunter2.rs \
+                    parse_body --all of max@example.com, ORD-2024-00817";
+        let expected = [
+            "src/a.rs",
+            "/srv/app",
+            "https://a.example/b",
+            "DEADBEEFCAFE",
+            "max@example.com",
+            "ORD-2024-00817",
+        ];
+        assert_eq!(names_in(text), expected);
+        assert!(names_and_symbols_in(text).contains(&"parse_body".to_owned()));
     }
 }

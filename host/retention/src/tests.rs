@@ -185,3 +185,43 @@ fn shares_survive_serialization() {
     assert_eq!(serde_json::from_str::<Shares>(&json).unwrap(), shares);
     assert_eq!(serde_json::from_str::<Shares>("{}").unwrap(), Shares::default());
 }
+
+/// What people write; engines list the same, because the definition is theirs.
+const STATED: [(&str, Category); 13] = [
+    ("/home/jürgen/Dokumente/Müller.xlsx", Category::Paths),
+    (r"C:\Users\Ann\Liste.docx", Category::Paths),
+    ("Rechnung_2024.pdf", Category::Paths),
+    ("max.mueller@example.com", Category::Ids),
+    ("+49 170 1234567", Category::Ids),
+    ("192.168.178.20", Category::Ids),
+    ("ORD-2024-00817", Category::Ids),
+    ("#48213", Category::Ids),
+    ("INV/2023/55", Category::Ids),
+    ("€ 1.249,50", Category::Ids),
+    ("DE89 3704 0044 0532 0130 00", Category::Ids),
+    ("2026-11-23", Category::Ids),
+    ("DATABASE_URL", Category::Ids),
+];
+
+#[test]
+fn facts_that_people_write_are_counted_as_lost() {
+    for (fact, category) in STATED {
+        let mut talk = TranscriptBuilder::new();
+        talk.user(&format!("please note {fact} for later")).assistant("Noted.");
+        let before = talk.transcript();
+        let lost: Vec<LostFact> = measure_retention(&before, &[]).lost;
+        assert!(lost.iter().any(|lost| lost.text == fact && lost.category == category), "{lost:?}");
+        let mut plan = Plan::default();
+        plan.insert(Role::User, format!("noted: {fact}."), 0..2);
+        let kept = measure_plan(&before, &plan).shares.of(category);
+        assert_eq!((kept.kept, kept.total), (1, 1), "{fact}");
+    }
+}
+
+#[test]
+fn times_in_an_output_are_not_counted() {
+    let mut talk = TranscriptBuilder::new();
+    talk.user("go").calls(&[("1", "shell", r#"{"command":"date"}"#)]);
+    talk.result("1", "shell", "2026-11-23 10:15:30 started, cost $3,400");
+    assert_eq!(measure_retention(&talk.transcript(), &[]).shares.ids.total, 0);
+}

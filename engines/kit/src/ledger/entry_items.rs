@@ -76,10 +76,10 @@ impl EntryItems {
     }
 
     fn add_message(&mut self, entry: &Entry<'_>) {
-        self.add_mentioned(names::extract_names(entry.text(), READ_CHARS));
         if !is_request(entry) {
-            return;
+            return self.add_mentioned(names::extract_names(entry.text(), READ_CHARS));
         }
+        self.add_mentioned(names::extract_facts(entry.text(), READ_CHARS));
         let mut text = redact(prefix(entry.text().trim(), REQUEST_READ_CHARS, 1)).into_owned();
         if entry.has(Flags::IMAGES) {
             text.push_str(if text.is_empty() { IMAGE } else { " [with an image]" });

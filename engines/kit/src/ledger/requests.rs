@@ -60,7 +60,7 @@ pub(super) enum RequestKind {
 pub(super) fn request_item(text: String) -> LedgerItem {
     let request_kind = if find_rules(&text).next().is_some() {
         RequestKind::Rule
-    } else if !names::extract_names(&text, NAME_READ_CHARS).is_empty() {
+    } else if !names::extract_facts(&text, NAME_READ_CHARS).is_empty() {
         RequestKind::Named
     } else {
         RequestKind::Plain

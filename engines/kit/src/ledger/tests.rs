@@ -47,8 +47,8 @@ fn each_line_of_a_block_has_its_label() {
 </commands>
 
 <identifiers>
-- port 8080
 - [at commit] DEADBEEFCAFE
+- port 8080
 </identifiers>";
     assert_eq!(text, expected);
     let names = ledger_of(&working()).render(LedgerLimits { request_chars: 0, ..ROOMY }, "");

@@ -1,6 +1,7 @@
 //! What a rule is about: a later rule replaces an earlier one about the same.
 
 use super::{is_change, without_cues};
+use crate::identifiers::for_each_identifier;
 use crate::search::distinct_terms;
 
 /// Common share of two subjects from which the later rule replaces the earlier; lower if it
@@ -25,10 +26,22 @@ impl RuleSubject {
     /// The subject of a rule on one line.
     pub fn new(rule: &str) -> RuleSubject {
         let plain = without_cues(rule);
-        let (values, words): (Vec<&str>, Vec<&str>) =
-            plain.split_whitespace().partition(|word| is_value(word));
+        let mut values = Vec::new();
+        let mut rest = String::new();
+        let mut read = 0;
+        for_each_identifier(&plain, |value| {
+            // A name inside a longer one is part of it.
+            if let Some(before) = plain.get(read..value.start) {
+                rest.push_str(before);
+                values.push(value.text.to_lowercase());
+                read = value.start + value.text.len();
+            }
+        });
+        rest.push_str(plain.get(read..).unwrap_or_default());
+        let (more, words): (Vec<&str>, Vec<&str>) =
+            rest.split_whitespace().partition(|word| is_value(word));
         let words: Vec<&str> = words.into_iter().filter(|word| !is_common_verb(word)).collect();
-        let mut values: Vec<String> = values.into_iter().map(bare_word).collect();
+        values.extend(more.into_iter().map(bare_word));
         values.sort_unstable();
         RuleSubject { terms: distinct_terms(&words.join(" ")), values, is_change: is_change(rule) }
     }
@@ -68,12 +81,12 @@ pub fn drop_replaced(rules: Vec<String>) -> Vec<String> {
     valid.into_iter().map(|(rule, _)| rule).collect()
 }
 
-/// Whether a word is a name or a number, such as `eu-1`, `src/main.rs`, `parse_body`.
+/// Whether another word has a value, such as `eu-1`, `4`, `McDonald`.
 fn is_value(word: &str) -> bool {
     let word = word.trim_matches(|c: char| !c.is_alphanumeric());
     // Every sentence begins with a capital.
     let has_hump = word.chars().skip(1).any(char::is_uppercase);
-    has_hump || word.contains(|c: char| c.is_ascii_digit() || "/_.@\\:=".contains(c))
+    has_hump || word.contains(|c: char| c.is_numeric())
 }
 
 /// A word in lower case without the marks around it.

@@ -1,9 +1,11 @@
 //! Terms of a text: the keys of the index.
 //!
 //! A term is the hash of a lower-case word without common English suffixes. `parseHttp_body` gives
-//! its parts and itself. Scripts without spaces give pairs of characters.
+//! its parts and itself; so do order numbers, amounts and mail addresses. Scripts without spaces give pairs
+//! of characters.
 
 use crate::hash;
+use crate::identifiers::{IdentifierKind, for_each_identifier, is_unspaced};
 
 /// A longer run, in bytes, is data such as base64.
 const LONGEST_WORD_BYTES: usize = 48;
@@ -40,6 +42,17 @@ pub fn for_each_term(text: &str, mut found: impl FnMut(u64)) {
             add_mixed(run, &mut buffer, &mut found);
         }
     }
+    for_each_identifier(text, |identifier| {
+        // Their parts are numbers and words that many entries have.
+        let is_whole = matches!(
+            identifier.kind,
+            IdentifierKind::Contact | IdentifierKind::Reference | IdentifierKind::Amount
+        );
+        if is_whole && !identifier.text.chars().all(is_word) {
+            lower(identifier.text, &mut buffer);
+            found(hash::fnv1a(&buffer));
+        }
+    });
 }
 
 /// The unique terms of a text, in order of first occurrence.
@@ -87,13 +100,6 @@ fn add_mixed(run: &str, buffer: &mut String, found: &mut impl FnMut(u64)) {
         _ => {}
     }
     add_word(run.get(word_start..).unwrap_or_default(), buffer, found);
-}
-
-/// Han, kana and Thai have no spaces. Hangul has, but its words take suffixes.
-fn is_unspaced(character: char) -> bool {
-    matches!(character as u32,
-        0x0E00..=0x0E7F | 0x3040..=0x30FF | 0x3400..=0x4DBF | 0x4E00..=0x9FFF
-        | 0xAC00..=0xD7AF | 0xF900..=0xFAFF | 0x20000..=0x3FFFF)
 }
 
 /// A word or identifier: its parts, and itself if there are several.
@@ -185,6 +191,14 @@ mod tests {
     fn other_languages_are_words() {
         assert_eq!(shared("Der Schlüssel liegt unter Größe", "größe schlüssel"), 2);
         assert_eq!(shared("где лежит ключ", "КЛЮЧ"), 1);
+    }
+
+    #[test]
+    fn a_reference_is_found_as_a_whole_before_its_parts() {
+        let text = "order ORD-2024-00817 of max@example.com";
+        assert_eq!(shared(text, "ORD-2024-00817"), 4);
+        assert_eq!(shared(text, "ORD-2024-00916"), 2);
+        assert_eq!(shared(text, "max@example.com"), 4);
     }
 
     #[test]

@@ -122,10 +122,10 @@ fn is_done(line: &str) -> bool {
 
 fn newest_identifiers(excerpts: &[MessageExcerpt<'_>]) -> Vec<String> {
     let newest = || excerpts.iter().rev().take(IDENTIFIER_MESSAGES);
-    let spoken = newest().filter(|excerpt| excerpt.role != ExcerptRole::Tool);
-    let printed = newest().filter(|excerpt| excerpt.role == ExcerptRole::Tool);
-    // Tool output is full of names that the work does not need, so it comes last.
-    let texts = spoken.chain(printed).map(|excerpt| excerpt.text.as_ref());
+    // What the user wrote comes first. Tool output is full of names that the work does not need, so it comes last.
+    let roles = [ExcerptRole::User, ExcerptRole::Assistant, ExcerptRole::Tool];
+    let of_role = |role| newest().filter(move |excerpt| excerpt.role == role);
+    let texts = roles.into_iter().flat_map(of_role).map(|excerpt| excerpt.text.as_ref());
     identifiers::extract(texts, identifiers::MAX_IDENTIFIERS)
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use ctxhost_engine_api::Transcript;
+use ctxhost_engine_kit::identifiers::states_fact;
 use ctxhost_engine_kit::requests::{RequestSize, choose_requests};
 use ctxhost_engine_kit::rules::find_rules;
 
@@ -14,7 +15,7 @@ use crate::ranges::RangeSet;
 use crate::settings::InvariantSettings;
 
 /// The newest user messages that a trim chooses from. It runs for every request of a full session, and looking for
-/// rules takes time.
+/// rules and facts takes time.
 const READ_REQUESTS: usize = 400;
 
 /// What every emergency trim contains.
@@ -155,6 +156,7 @@ fn requests(
             seq: entry.seq(),
             tokens: entry.tokens(),
             is_rule: find_rules(entry.text()).next().is_some(),
+            states_fact: states_fact(entry.text()),
         })
         .collect();
     choose_requests(&sizes, room_tokens)

@@ -1,0 +1,31 @@
+//! Symbols of code: `parse_body`, `parseBody`, `http::Body`.
+
+use super::IDENTIFIER_BYTES;
+
+/// Minimum length of a symbol, in bytes; shorter ones are found in any text.
+const SYMBOL_BYTES: usize = 5;
+
+/// The symbols of an expression: `this.agent?.setModel:` names `setModel`, `http::Body` is one name.
+pub(super) fn symbols_in(word: &str) -> impl Iterator<Item = &str> {
+    let is_part = |character: char| character.is_ascii_alphanumeric() || "_:".contains(character);
+    let runs = word.split(move |character| !is_part(character));
+    let parts = runs.flat_map(|run| {
+        // A single colon separates a name from its type, a double one belongs to the name.
+        let is_path = run.contains("::");
+        run.split(move |character| character == ':' && !is_path)
+    });
+    let parts = parts.map(|part| part.trim_matches(':'));
+    parts.filter(|part| IDENTIFIER_BYTES.contains(&part.len()) && is_symbol(part))
+}
+
+/// `parse_body`, `parseBody`, `ParseBody`, `http::Body`, `MAX_SIZE`.
+fn is_symbol(name: &str) -> bool {
+    if name.len() < SYMBOL_BYTES || !name.bytes().any(|byte| byte.is_ascii_alphabetic()) {
+        return false;
+    }
+    let last = name.rsplit(':').next().unwrap_or_default().as_bytes();
+    let has_hump = last
+        .windows(2)
+        .any(|pair| matches!(pair, [a, b] if a.is_ascii_lowercase() && b.is_ascii_uppercase()));
+    has_hump || name.trim_matches('_').contains('_') || name.contains("::")
+}

@@ -1,0 +1,79 @@
+//! The rendered list of names, and the facts that such a list repeats.
+
+use std::collections::HashSet;
+
+use super::NameRow;
+use crate::files::FileOperation;
+use crate::identifiers::{Identifier, IdentifierKind, for_each_identifier};
+
+/// Tag of a rendered list.
+pub const TAG: &str = "names";
+/// Title of the line of facts, by which the next compaction knows them.
+const FACTS: &str = "facts";
+
+/// Size of the tags and titles, in weighted characters.
+pub(super) const BLOCK_CHARS: u64 = 72;
+
+/// The lines of a list of names.
+#[derive(Default)]
+pub(super) struct NameLists<'n> {
+    by_title: [Vec<&'n str>; TITLES.len()],
+    /// The listed names and the endings of their paths.
+    listed: HashSet<&'n str>,
+}
+
+/// Titles of the lines. One title for many names costs less than a word behind each.
+const TITLES: [&str; 6] = [FACTS, "changed", "read", "files", "symbols", "other"];
+
+impl<'n> NameLists<'n> {
+    /// Whether a name, or a path that ends with it, is listed.
+    pub(super) fn is_listed(&self, name: &str) -> bool {
+        self.listed.contains(name)
+    }
+
+    pub(super) fn add(&mut self, row: &'n NameRow) {
+        let title = match (row.operation, row.kind) {
+            (Some(FileOperation::Change), _) => 1,
+            (Some(FileOperation::Read), _) => 2,
+            _ if row.is_listed_fact() => 0,
+            (_, IdentifierKind::File) => 3,
+            (_, IdentifierKind::Symbol | IdentifierKind::Variable) => 4,
+            _ => 5,
+        };
+        if let Some(list) = self.by_title.get_mut(title) {
+            list.push(&row.name);
+        }
+        self.listed.insert(&row.name);
+        let endings = row.name.match_indices('/').filter_map(|(at, _)| row.name.get(at + 1..));
+        self.listed.extend(endings);
+    }
+
+    pub(super) fn render(self) -> String {
+        let lines: Vec<String> = TITLES
+            .iter()
+            .zip(self.by_title)
+            .filter(|(_, list)| !list.is_empty())
+            .map(|(title, list)| format!("{title}: {}", list.join(", ")))
+            .collect();
+        if lines.is_empty() {
+            String::new()
+        } else {
+            format!("<{TAG}>\n{}\n</{TAG}>", lines.join("\n"))
+        }
+    }
+}
+
+/// The facts that a rendered list names, so that they stay facts after a compaction.
+pub(super) fn listed_facts(text: &str) -> impl Iterator<Item = Identifier<'_>> {
+    let lines = text.lines().filter_map(|line| line.strip_prefix(FACTS)?.strip_prefix(": "));
+    lines.flat_map(|line| line.split(", ")).map(|fact| {
+        // A fact without a shape of its own was quoted.
+        let mut kind = IdentifierKind::Quotation;
+        for_each_identifier(fact, |found| {
+            if found.text.len() == fact.len() {
+                kind = found.kind;
+            }
+        });
+        Identifier { text: fact, kind, start: 0 }
+    })
+}
