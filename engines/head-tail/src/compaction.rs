@@ -72,7 +72,7 @@ pub(crate) async fn compact(inputs: &HeadTailCompaction<'_>) -> Result<Compactio
     Ok(match plan.filter(|_| after_tokens < before_tokens) {
         Some(plan) => Compaction::Plan(plan),
         None => {
-            shorten_or_nothing(transcript, request, LAYER, "there is no middle worth a summary")
+            shorten_or_nothing(transcript, request, LAYER, "the middle is too short for a summary")
         }
     })
 }

@@ -119,8 +119,8 @@ impl HeadTailSession {
         let budget = RequestBudget::from(request);
         self.pruned.follow(transcript);
         self.prune(transcript, &budget, settings);
-        self.pruned.cut_live_round(transcript, request.budget);
-        let mut plan = self.pruned.rewrites().plan(transcript);
+        let shown = self.pruned.fit_live_round(transcript, request.budget);
+        let mut plan = shown.plan(transcript);
         if plan.estimated_tokens > settings.trigger_tokens(&budget) {
             self.request_if_useful(transcript, request, settings, &mut plan);
         }

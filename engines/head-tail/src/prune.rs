@@ -2,6 +2,7 @@
 //!
 //! The model must read a file again if it needs it; the session keeps everything.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -29,6 +30,8 @@ pub(crate) struct SessionPruning {
     /// Calls and results among them that the newest request is about; undecided while they are.
     held: Range<u64>,
     rewrites: ReplacementMap,
+    /// Results that did not fit when they were new.
+    cuts: LiveRoundCuts,
 }
 
 impl SessionPruning {
@@ -36,6 +39,9 @@ impl SessionPruning {
     pub(crate) fn follow(&mut self, transcript: &Transcript) {
         // Decisions are by position, and a compaction moves positions.
         let is_another = self.cursor.advance(transcript).start == 0;
+        if is_another {
+            self.cuts = LiveRoundCuts::default();
+        }
         if is_another && self.until > 0 {
             self.until = self.rewrites.rebase(transcript);
             self.held = 0..0;
@@ -96,15 +102,29 @@ impl SessionPruning {
         self.until = tail;
     }
 
-    /// Cuts the results that the model is about to read, if what must stay does not fit otherwise.
-    pub(crate) fn cut_live_round(&mut self, transcript: &Transcript, budget_tokens: u64) {
-        let cuts = LiveRoundCuts::fit_shown(transcript, &self.rewrites, budget_tokens);
-        for (entry, cut) in cuts.replacements(transcript, 0..transcript.len() as u64, LAYER) {
-            // Decided once, like everything that is pruned.
-            if self.rewrites.get(entry.seq()).is_none() {
-                self.rewrites.insert(&entry, cut);
-            }
+    /// The replaced entries with those results cut that the model is about to read, if what must stay does not fit
+    /// otherwise. What is cut stays cut until a compaction.
+    pub(crate) fn fit_live_round(
+        &mut self,
+        transcript: &Transcript,
+        budget_tokens: u64,
+    ) -> Cow<'_, ReplacementMap> {
+        let before = self.with_cuts(transcript);
+        let cuts = LiveRoundCuts::fit_shown(transcript, &before, budget_tokens);
+        self.cuts.add_new(cuts);
+        self.with_cuts(transcript)
+    }
+
+    fn with_cuts(&self, transcript: &Transcript) -> Cow<'_, ReplacementMap> {
+        if self.cuts.is_empty() {
+            return Cow::Borrowed(&self.rewrites);
         }
+        let mut shown = self.rewrites.clone();
+        let all = 0..transcript.len() as u64;
+        self.cuts
+            .replacements(transcript, all, LAYER)
+            .for_each(|(entry, cut)| shown.insert(&entry, cut));
+        Cow::Owned(shown)
     }
 
     fn undecided<'t>(
@@ -116,7 +136,9 @@ impl SessionPruning {
         let held = held.clone();
         let new = transcript.range(self.until..tail.max(self.until));
         let entries = transcript.range(self.held.clone()).chain(new);
-        let is_new = |entry: &Entry<'_>| self.rewrites.get(entry.seq()).is_none();
+        let is_new = |entry: &Entry<'_>| {
+            self.rewrites.get(entry.seq()).is_none() && !self.cuts.contains(entry.seq())
+        };
         entries.filter(move |entry| !held.contains(&entry.seq()) && is_new(entry))
     }
 }
@@ -188,6 +210,21 @@ mod tests {
             talk.calls(&[(&id, "read", &format!(r#"{{"path":"src/{number}.rs"}}"#))]);
             talk.result(&id, "read", &format!("fn part{number}() {{}}\n").repeat(40));
         }
+    }
+
+    #[test]
+    fn a_compaction_ends_the_cuts_of_a_round() {
+        let mut talk = TranscriptBuilder::new();
+        talk.user("read").calls(&[("a", "read", "{}")]).result("a", "read", &"text ".repeat(9_000));
+        let mut pruned = SessionPruning::default();
+        let transcript = talk.transcript();
+        pruned.follow(&transcript);
+        assert!(pruned.fit_live_round(&transcript, 2_000).get(2).is_some());
+        let mut next = TranscriptBuilder::with_epoch(1);
+        next.summary("so far").user("go on").assistant("gladly");
+        let transcript = next.transcript();
+        pruned.follow(&transcript);
+        assert_eq!(*pruned.fit_live_round(&transcript, 2_000), ReplacementMap::default());
     }
 
     #[test]

@@ -262,12 +262,12 @@ fn two_useless_compactions_start_a_cooldown() {
     talk.user(&"paste ".repeat(12_000)).assistant("I see.").user("And?");
     let mut harness = EngineHarness::without_model();
     for _ in 0..2 {
-        assert_eq!(harness.nothing(&talk), "there is no middle worth a summary");
+        assert_eq!(harness.nothing(&talk), "the middle is too short for a summary");
     }
     assert!(harness.nothing(&talk).starts_with("backing off: 2 compactions in a row saved less"));
     assert!(harness.assemble(&talk).extras.notes[0].detail.starts_with("backing off"));
     harness.now_ms += 10 * MINUTE_MS;
-    assert_eq!(harness.nothing(&talk), "there is no middle worth a summary");
+    assert_eq!(harness.nothing(&talk), "the middle is too short for a summary");
 }
 
 #[test]

@@ -34,8 +34,9 @@ const PATTERNS: [(&str, &str); 13] = [
     ),
     (r"(?-u:\b)eyJ[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*|\z)|\z)", "jwt"),
     (r"(?i)(?-u:\b)bearer\s+(?<secret>[A-Za-z0-9._~+/=-]{8,})", "bearer-token"),
+    // The name may end in the middle of a longer one: `clientSecret`, `PGPASSWORD`, `aws_secret_access_key`.
     (
-        r#"(?i)(?:(?-u:\b)|_)(?:password|passwd|pwd|secret|api[_-]?key|access[_-]?token|auth[_-]?token|token)(?:\\*["'])?\s*[:=]\s*(?:\\*["'])?(?<secret>[^\s"'\[\]{}(),;<>$]{6,})"#,
+        r#"(?:(?i:(?-u:\b)|_)(?i:passphrase|password|passwd|pwd|secret|token|(?:api|access|auth|account|private|secret|signing|encryption|master)[_-]?(?:key|token))|[A-Z]*(?:PASSWORD|PASSWD|PASSPHRASE)|[a-z0-9](?:Passphrase|Password|Passwd|Pwd|Secret|Token|(?:Api|API|Access|Auth|Account|Private|Secret|Signing|Encryption|Master)Key)|[a-z](?:password|passwd))(?:\\*["'])?\s*(?:=>|:=|[:=])\s*(?:\\*["'])?(?<secret>[^\s"'\[\]{}(),;<>$]{6,})"#,
         "credential",
     ),
     // In a sentence; a word without a digit is rather `required` or `correct`.
@@ -239,6 +240,17 @@ mod tests {
             ("\"api_key\": \"abcdef123\"", "\"api_key\": \"[redacted:credential]\""),
             ("{\\\"token\\\": \\\"abcdef1", "{\\\"token\\\": \\\"[redacted:credential]"),
             ("DB_PASSWORD=verysecret", "DB_PASSWORD=[redacted:credential]"),
+            ("PGPASSWORD=verysecret", "PGPASSWORD=[redacted:credential]"),
+            ("mypassword: verysecret", "mypassword: [redacted:credential]"),
+            ("{\"clientSecret\":\"nah-12345678\"}", "{\"clientSecret\":\"[redacted:credential]\"}"),
+            ("dbPassword: verysecret", "dbPassword: [redacted:credential]"),
+            ("refreshToken = 'abcdef1'", "refreshToken = '[redacted:credential]'"),
+            ("secretKey=abcdef1 ", "secretKey=[redacted:credential] "),
+            ("secret_key=abcdef1", "secret_key=[redacted:credential]"),
+            ("privateKey: abcdef1", "privateKey: [redacted:credential]"),
+            ("aws_secret_access_key = abc/def+1", "aws_secret_access_key = [redacted:credential]"),
+            ("AccountKey=abcdef1==", "AccountKey=[redacted:credential]"),
+            (":token => 'abcdef1'", ":token => '[redacted:credential]'"),
             ("__token__: verysecret", "__token__: verysecret"),
             ("sk_live_0123456789abcdefABCD", "[redacted:api-key]"),
             ("glpat-0123456789abcdefABCD", "[redacted:api-key]"),
