@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 /// A request and its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RequestSize {
+pub struct SizedRequest {
     /// Its position.
     pub seq: u64,
     /// Its size in tokens.
@@ -15,7 +15,7 @@ pub struct RequestSize {
 
 /// The positions of the requests that take at most `room_tokens`: rules in half of it, then the others.
 /// `newest_first` is their order. A request that is too long is skipped.
-pub fn choose_requests(newest_first: &[RequestSize], room_tokens: u64) -> BTreeSet<u64> {
+pub fn choose_requests(newest_first: &[SizedRequest], room_tokens: u64) -> BTreeSet<u64> {
     let mut chosen = BTreeSet::new();
     let mut left_tokens = room_tokens;
     // At most half, so that rules do not displace what was asked last.
@@ -35,8 +35,8 @@ pub fn choose_requests(newest_first: &[RequestSize], room_tokens: u64) -> BTreeS
 mod tests {
     use super::*;
 
-    fn request(seq: u64, tokens: u64, is_rule: bool) -> RequestSize {
-        RequestSize { seq, tokens, is_rule }
+    fn request(seq: u64, tokens: u64, is_rule: bool) -> SizedRequest {
+        SizedRequest { seq, tokens, is_rule }
     }
 
     #[test]
