@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 /// A request and its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RequestSize {
+pub struct SizedRequest {
     /// Its position.
     pub seq: u64,
     /// Its size in tokens.
@@ -17,11 +17,11 @@ pub struct RequestSize {
 
 /// The positions of the requests that take at most `room_tokens`: rules in half of it, then facts in half of it, then
 /// the others. `newest_first` is their order. A request that is too long is skipped.
-pub fn choose_requests(newest_first: &[RequestSize], room_tokens: u64) -> BTreeSet<u64> {
+pub fn choose_requests(newest_first: &[SizedRequest], room_tokens: u64) -> BTreeSet<u64> {
     let mut chosen = BTreeSet::new();
     let mut left_tokens = room_tokens;
     // At most half each, so that they do not displace what was asked last.
-    let kinds: [(fn(&RequestSize) -> bool, u64); 3] = [
+    let kinds: [(fn(&SizedRequest) -> bool, u64); 3] = [
         (|request| request.is_rule, room_tokens / 2),
         (|request| request.states_fact, room_tokens / 2),
         (|_| true, room_tokens),
@@ -42,8 +42,8 @@ pub fn choose_requests(newest_first: &[RequestSize], room_tokens: u64) -> BTreeS
 mod tests {
     use super::*;
 
-    fn request(seq: u64, tokens: u64, is_rule: bool) -> RequestSize {
-        RequestSize { seq, tokens, is_rule, states_fact: false }
+    fn request(seq: u64, tokens: u64, is_rule: bool) -> SizedRequest {
+        SizedRequest { seq, tokens, is_rule, states_fact: false }
     }
 
     #[test]
@@ -61,7 +61,7 @@ mod tests {
         assert_eq!(chosen(100), [1, 5, 7, 9]);
         assert!(chosen(0).is_empty());
         let with_fact =
-            [request(9, 4, false), RequestSize { states_fact: true, ..request(3, 4, false) }];
+            [request(9, 4, false), SizedRequest { states_fact: true, ..request(3, 4, false) }];
         assert_eq!(Vec::from_iter(choose_requests(&with_fact, 8)), [3, 9]);
         assert_eq!(
             Vec::from_iter(choose_requests(&with_fact, 7)),

@@ -24,7 +24,7 @@ use crate::cuts::trailing_frame;
 use crate::dialogue::is_request;
 use crate::identifiers::states_fact;
 use crate::live_round::LiveRoundCuts;
-use crate::requests::{RequestSize, choose_requests};
+use crate::requests::{SizedRequest, choose_requests};
 use crate::rules::find_rules;
 use crate::settings::share_of;
 
@@ -252,8 +252,8 @@ impl SlidingWindow {
     ) -> Vec<u64> {
         let older = self.requests.iter().rev().filter(|seq| **seq < end);
         let older = older.filter(|seq| !self.protected.contains(seq));
-        let sizes: Vec<RequestSize> = older
-            .map(|&seq| RequestSize {
+        let sizes: Vec<SizedRequest> = older
+            .map(|&seq| SizedRequest {
                 seq,
                 tokens: tokens(seq..seq + 1),
                 is_rule: self.rules.binary_search(&seq).is_ok(),

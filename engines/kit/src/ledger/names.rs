@@ -23,11 +23,16 @@ pub(super) fn extract_facts(text: &str, max_chars: u64) -> Vec<LedgerItem> {
 }
 
 /// The names of an output or a file, without bare numbers, versions and the `a/` and `b/` of diffs,
-/// which fill logs.
+/// which fill logs. Those that stand for one thing wherever they are read come first, since only a part is listed.
 pub(super) fn extract_output_names(text: &str, max_chars: u64) -> Vec<LedgerItem> {
-    let mut items = extract(text, max_chars, |identifier| {
+    let is_wanted = |identifier: &Identifier<'_>| {
         is_listed(identifier) && !identifier.kind.is_noise_in_output()
-    });
+    };
+    let (mut items, others) = (
+        extract(text, max_chars, |identifier| is_wanted(identifier) && is_global(identifier)),
+        extract(text, max_chars, |identifier| is_wanted(identifier) && !is_global(identifier)),
+    );
+    items.extend(others);
     items.retain(|item| {
         let has_word = item.text.contains(|c: char| c.is_alphabetic() && c != 'v');
         has_word && !["a/", "b/"].iter().any(|side| item.text.starts_with(side))
@@ -42,6 +47,18 @@ fn is_listed(identifier: &Identifier<'_>) -> bool {
         IdentifierKind::File => identifier.is_path(),
         IdentifierKind::Variable => false,
         kind => kind.is_exact(),
+    }
+}
+
+/// Whether a name stands for the same thing in any folder, project and list: an absolute path, a URL, a hash.
+fn is_global(identifier: &Identifier<'_>) -> bool {
+    match identifier.kind {
+        IdentifierKind::File => {
+            identifier.text.starts_with(['/', '~']) || identifier.text.contains(":\\")
+        }
+        IdentifierKind::Address => identifier.text.contains("://"),
+        IdentifierKind::Code => true,
+        _ => false,
     }
 }
 
@@ -118,6 +135,14 @@ mod tests {
         ] {
             assert_eq!(found(text), lines, "{text}");
         }
+    }
+
+    #[test]
+    fn absolute_paths_and_addresses_of_an_output_come_first() {
+        let items =
+            extract_output_names("src/a.rs:1, at /srv/b.rs, https://c.example/d", 1_000);
+        let names: Vec<&str> = items.iter().map(|item| &*item.text).collect();
+        assert_eq!(names, ["/srv/b.rs", "https://c.example/d", "src/a.rs"]);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use ctxhost_engine_api::Transcript;
 use ctxhost_engine_kit::identifiers::states_fact;
-use ctxhost_engine_kit::requests::{RequestSize, choose_requests};
+use ctxhost_engine_kit::requests::{SizedRequest, choose_requests};
 use ctxhost_engine_kit::rules::find_rules;
 
 use super::cost::{self, EntryCost};
@@ -151,8 +151,8 @@ fn requests(
     let messages = messages.filter(|entry| !is_included(entry.seq()));
     // A pasted file that does not fit must not keep out older requests.
     let fitting = messages.filter(|entry| entry.tokens() <= room_tokens).take(READ_REQUESTS);
-    let sizes: Vec<RequestSize> = fitting
-        .map(|entry| RequestSize {
+    let sizes: Vec<SizedRequest> = fitting
+        .map(|entry| SizedRequest {
             seq: entry.seq(),
             tokens: entry.tokens(),
             is_rule: find_rules(entry.text()).next().is_some(),
