@@ -139,15 +139,15 @@ fn a_refused_call_is_named_by_the_error_of_the_engine_and_explained() {
         ("connects", "cannot connect: Operation not permitted"),
         ("starts", "cannot start true: Operation not permitted"),
     ] {
-        let (code, said) =
+        let (code, text) =
             site.run(&broken_library(kind, site.folder.path()), &["--only", "contract"]);
         if code == Some(0) {
-            println!("SKIPPED: this kernel refuses nothing: {said}");
+            println!("SKIPPED: this kernel refuses nothing: {text}");
             continue;
         }
-        assert_eq!(code, Some(1), "{said}");
-        assert!(said.contains(says), "{kind}: {said}");
-        assert!(said.contains("ctxhost check refuses engines files outside"), "{kind}: {said}");
+        assert_eq!(code, Some(1), "{text}");
+        assert!(text.contains(says), "{kind}: {text}");
+        assert!(text.contains("ctxhost check refuses engines files outside"), "{kind}: {text}");
     }
 }
 
@@ -157,6 +157,6 @@ fn a_folder_that_the_config_names_can_be_read() {
     let library = broken_library("reads", site.folder.path());
     let arguments = ["--only", "contract", "--config", "ctxhost.toml"];
     fs::write(site.path("ctxhost.toml"), "plugins.sandbox.readable = [\"/etc/passwd\"]\n").unwrap();
-    let (code, said) = site.run(&library, &arguments);
-    assert_eq!(code, Some(0), "{said}");
+    let (code, text) = site.run(&library, &arguments);
+    assert_eq!(code, Some(0), "{text}");
 }

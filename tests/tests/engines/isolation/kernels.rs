@@ -91,15 +91,15 @@ fn a_check_without_landlock_reports_it_and_lets_the_engine_write_nowhere() {
         let arguments = arguments(&broken_library(kind, folder.path()));
         let arguments = arguments.each_ref().map(String::as_str);
         let output = run_without(libc::SYS_landlock_create_ruleset, folder.path(), &arguments);
-        let said = String::from_utf8(output.stdout).unwrap();
-        assert!(said.contains(says), "{kind}: {said}");
-        let missing = said.lines().find(|line| line.contains("the engine ran without: "));
-        assert!(missing.unwrap().contains("this kernel has no landlock"), "{said}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.contains(says), "{kind}: {text}");
+        let missing = text.lines().find(|line| line.contains("the engine ran without: "));
+        assert!(missing.unwrap().contains("this kernel has no landlock"), "{text}");
     }
     // Only landlock tells the working folder from other folders.
     let arguments = arguments(&broken_library("writes", folder.path()));
     let arguments = arguments.each_ref().map(String::as_str);
     let output = run_without(libc::SYS_landlock_create_ruleset, folder.path(), &arguments);
-    let said = String::from_utf8(output.stdout).unwrap();
-    assert!(!said.contains("the engine wrote the file"), "{said}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(!text.contains("the engine wrote the file"), "{text}");
 }

@@ -72,7 +72,8 @@ fn ends(stand: &Stand) {
         stand.must(ran.code == Some(1), Breach::Wrong, || {
             format!("{way}: `check` ends with {:?}: {:.200}", ran.code, ran.said())
         });
-        let is_told = ran.text().contains("\"failures\": [\n        {");
-        stand.must(is_told, Breach::Wrong, || format!("{way}: no failure: {:.300}", ran.text()));
+        let is_reported = ran.text().contains("\"failures\": [\n        {");
+        stand
+            .must(is_reported, Breach::Wrong, || format!("{way}: no failure: {:.300}", ran.text()));
     }
 }
