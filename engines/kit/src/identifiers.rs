@@ -132,7 +132,7 @@ impl<'t> Identifier<'t> {
     }
 
     /// Whether it is exact without its surroundings. A file name alone, a port and a date are not.
-    fn is_distinct(&self) -> bool {
+    pub fn is_distinct(&self) -> bool {
         match self.kind {
             IdentifierKind::File => files::is_rooted(self.text),
             IdentifierKind::Address

@@ -21,7 +21,8 @@ pub fn choose_requests(newest_first: &[SizedRequest], room_tokens: u64) -> BTree
     let mut chosen = BTreeSet::new();
     let mut left_tokens = room_tokens;
     // At most half each, so that they do not displace what was asked last.
-    let kinds: [(fn(&SizedRequest) -> bool, u64); 3] = [
+    type IsOfKind = fn(&SizedRequest) -> bool;
+    let kinds: [(IsOfKind, u64); 3] = [
         (|request| request.is_rule, room_tokens / 2),
         (|request| request.states_fact, room_tokens / 2),
         (|_| true, room_tokens),

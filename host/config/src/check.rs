@@ -8,6 +8,7 @@ use super::{Config, ConfigSource, compaction, gateway, providers, renamed, slots
 use ctxhost_engine::{BUNDLED, Isolation};
 use ctxhost_engine_api::settings::{Setting, SettingKind};
 use ctxhost_engine_api::transcript::tokens::group_thousands;
+use ctxhost_store::StoreKind;
 use ctxhost_trust::TrustedKeys;
 
 /// Checks every key and value, in the order of the file. Keys inside an unknown table are not
@@ -108,7 +109,23 @@ pub(super) fn check_combinations(config: &Config) -> Vec<ConfigDiagnostic> {
     }
     providers::check_providers(config, &mut found);
     gateway::check_gateway(config, &mut found);
+    check_store(config, &mut found);
     found
+}
+
+fn check_store(config: &Config, found: &mut Vec<ConfigDiagnostic>) {
+    let store = &config.store;
+    let help =
+        "write an address such as postgres://user@host/ctxhost, or name its variable in url_env";
+    if store.kind == StoreKind::Postgres && store.url.is_none() && store.url_env.is_none() {
+        let message = "store.kind = \"postgres\" needs the address of the database".to_owned();
+        found.push(ConfigDiagnostic::conflict(config, &["store.kind"], message, help));
+    }
+    let scheme = store.url.as_deref().and_then(|url| Some(url.split_once("://")?.0));
+    if scheme.is_some_and(|scheme| !["postgres", "postgresql"].contains(&scheme)) {
+        let message = "store.url is not the address of a PostgreSQL database".to_owned();
+        found.push(ConfigDiagnostic::conflict(config, &["store.url"], message, help));
+    }
 }
 
 fn check_isolation(config: &Config, found: &mut Vec<ConfigDiagnostic>) {

@@ -149,11 +149,41 @@ pub(super) fn check_gateway(config: &Config, found: &mut Vec<ConfigDiagnostic>) 
             found.push(ConfigDiagnostic::conflict(config, &[&key], message, help));
         }
     }
+    check_addresses(config, found);
     // With one of them the gateway would silently serve plain HTTP.
     if gateway.tls_cert.is_some() != gateway.tls_key.is_some() {
         let keys = ["gateway.tls_cert", "gateway.tls_key"];
         let message = "tls_cert and tls_key must be set together".to_owned();
         found.push(ConfigDiagnostic::conflict(config, &keys, message, "set both, or neither"));
+    }
+}
+
+/// Checks what the gateway listens on, and the names under which browsers may call it.
+fn check_addresses(config: &Config, found: &mut Vec<ConfigDiagnostic>) {
+    let gateway = &config.gateway;
+    let port = gateway.listen.rsplit_once(':').filter(|(host, _)| !host.is_empty());
+    if port.is_none_or(|(_, port)| port.parse::<u16>().is_err()) {
+        let message =
+            format!("gateway.listen = {:?} is not an address with a port", gateway.listen);
+        let help = "write a host and a port from 0 to 65,535, such as 127.0.0.1:8787";
+        found.push(ConfigDiagnostic::conflict(config, &["gateway.listen"], message, help));
+    }
+    let is_host = |host: &str| {
+        !host.is_empty() && !host.contains(|c: char| "/@".contains(c) || c.is_whitespace())
+    };
+    for host in gateway.hosts.iter().filter(|host| !is_host(host)) {
+        let message = format!("{host:?} is not a host name");
+        let help = "write the name alone, such as gateway.example or gateway.example:8787";
+        found.push(ConfigDiagnostic::conflict(config, &["gateway.hosts"], message, help));
+    }
+    // Browsers send the origin without a path, so that with one it would never match.
+    let is_origin = |origin: &str| {
+        origin.split_once("://").is_some_and(|(scheme, host)| !scheme.is_empty() && is_host(host))
+    };
+    for origin in gateway.origins.iter().filter(|origin| !is_origin(origin)) {
+        let message = format!("{origin:?} is not a web origin");
+        let help = "write scheme and host without a path, such as https://app.example";
+        found.push(ConfigDiagnostic::conflict(config, &["gateway.origins"], message, help));
     }
 }
 

@@ -264,7 +264,11 @@ impl<'t> LineScan<'t> {
         found: &mut impl FnMut(Identifier<'t>),
     ) {
         let is_full = self.is_dense && self.count >= DENSE_IDENTIFIERS;
-        if is_full || !is_sized(name, kind) || self.is_secret(name, kind) {
+        // `src/{old => new}/main.rs` and `${root}/main.rs`: what begins behind the bracket is not at the root.
+        let is_rest = kind == IdentifierKind::File
+            && name.starts_with('/')
+            && self.line.get(..at).is_some_and(|before| before.ends_with(['}', ')', ']', '>']));
+        if is_full || is_rest || !is_sized(name, kind) || self.is_secret(name, kind) {
             return;
         }
         self.count += 1;

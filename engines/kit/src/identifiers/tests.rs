@@ -308,3 +308,14 @@ proptest! {
         for_each_clean_identifier(&text, |_| {});
     }
 }
+
+#[test]
+fn the_rest_of_a_path_behind_a_bracket_is_none() {
+    for text in
+        ["rename src/{tui => modes}/main.rs (100%)", "${ROOT}/tools/write.ts", "$(pwd)/tools/a.rs"]
+    {
+        let mut found = Vec::new();
+        for_each_identifier(text, |identifier| found.push(identifier.text.to_owned()));
+        assert!(!found.iter().any(|name| name.starts_with('/')), "{text}: {found:?}");
+    }
+}

@@ -29,8 +29,8 @@ pub(super) fn extract_output_names(text: &str, max_chars: u64) -> Vec<LedgerItem
         is_listed(identifier) && !identifier.kind.is_noise_in_output()
     };
     let (mut items, others) = (
-        extract(text, max_chars, |identifier| is_wanted(identifier) && is_global(identifier)),
-        extract(text, max_chars, |identifier| is_wanted(identifier) && !is_global(identifier)),
+        extract(text, max_chars, |identifier| is_wanted(identifier) && identifier.is_distinct()),
+        extract(text, max_chars, |identifier| is_wanted(identifier) && !identifier.is_distinct()),
     );
     items.extend(others);
     items.retain(|item| {
@@ -47,18 +47,6 @@ fn is_listed(identifier: &Identifier<'_>) -> bool {
         IdentifierKind::File => identifier.is_path(),
         IdentifierKind::Variable => false,
         kind => kind.is_exact(),
-    }
-}
-
-/// Whether a name stands for the same thing in any folder, project and list: an absolute path, a URL, a hash.
-fn is_global(identifier: &Identifier<'_>) -> bool {
-    match identifier.kind {
-        IdentifierKind::File => {
-            identifier.text.starts_with(['/', '~']) || identifier.text.contains(":\\")
-        }
-        IdentifierKind::Address => identifier.text.contains("://"),
-        IdentifierKind::Code => true,
-        _ => false,
     }
 }
 
@@ -139,8 +127,7 @@ mod tests {
 
     #[test]
     fn absolute_paths_and_addresses_of_an_output_come_first() {
-        let items =
-            extract_output_names("src/a.rs:1, at /srv/b.rs, https://c.example/d", 1_000);
+        let items = extract_output_names("src/a.rs:1, at /srv/b.rs, https://c.example/d", 1_000);
         let names: Vec<&str> = items.iter().map(|item| &*item.text).collect();
         assert_eq!(names, ["/srv/b.rs", "https://c.example/d", "src/a.rs"]);
     }

@@ -216,3 +216,27 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_a_start_would_refuse_is_refused_here() {
+    let refused = [
+        ("[gateway]\nlisten = \"127.0.0.1:99999\"\n", "2:1"),
+        ("[gateway]\nlisten = \"8787\"\n", "2:1"),
+        ("[gateway]\nhosts = [\"http://x/\"]\n", "2:1"),
+        ("[gateway]\norigins = [\"not an origin\"]\n", "2:1"),
+        ("[gateway]\norigins = [\"https://app.example/\"]\n", "2:1"),
+        ("[store]\nkind = \"postgres\"\n", "2:1"),
+        ("[store]\nkind = \"postgres\"\nurl = \"mysql://x\"\n", "3:1"),
+    ];
+    for (text, location) in refused {
+        let found = line(text);
+        assert!(found.contains(&format!(":{location} ")), "{found}");
+    }
+    for text in [
+        "[gateway]\nlisten = \"[::1]:0\"\nhosts = [\"a.example:8787\"]\norigins = [\"http://[::1]:80\"]\n",
+        "[store]\nkind = \"postgres\"\nurl_env = \"DATABASE_URL\"\n",
+        "[store]\nkind = \"postgres\"\nurl = \"host=db user=ctxhost\"\n",
+    ] {
+        Config::parse("ctxhost.toml", text).expect(text);
+    }
+}
