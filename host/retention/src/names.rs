@@ -1,6 +1,6 @@
 //! Names that must be exact, by the engines' definition.
 
-use ctxhost_engine_api::{Message, PlanItem, ToolCall};
+use ctxhost_engine_api::{EntryKind, Message, PlanItem, ToolCall};
 use ctxhost_engine_kit::identifiers::{Identifier, IdentifierKind, for_each_identifier};
 use serde_json::Value;
 
@@ -35,11 +35,23 @@ pub(super) fn for_each_exact<'t>(text: &'t str, mut found: impl FnMut(Identifier
 
 /// The text of an item and the texts in the arguments of its calls.
 pub fn texts_of(item: &PlanItem<'_>) -> Vec<String> {
-    let mut texts = vec![item.text().into_owned()];
+    let mut texts = vec![without_frame(item)];
     for call in &calls_of(item) {
         add_arguments(call, &mut texts);
     }
     texts
+}
+
+/// The text of an item without the host's frame around a summary, whose ids are not of the conversation.
+fn without_frame(item: &PlanItem<'_>) -> String {
+    let text = item.text();
+    let is_summary = matches!(item, PlanItem::Kept(entry)
+        if matches!(entry.kind(), EntryKind::CompactionSummary | EntryKind::BranchSummary));
+    let framed = text.split_once("<summary source=").filter(|_| is_summary);
+    match framed.and_then(|(_, framed)| framed.split_once(">\n")) {
+        Some((_, summary)) => summary.to_owned(),
+        None => text.into_owned(),
+    }
 }
 
 /// The calls of an item.
@@ -66,7 +78,22 @@ fn add_arguments(call: &ToolCall<'_>, texts: &mut Vec<String>) {
 
 #[cfg(test)]
 mod tests {
+    use ctxhost_engine_api::testing::TranscriptBuilder;
+
     use super::*;
+
+    #[test]
+    fn the_frame_of_a_summary_holds_no_names() {
+        let mut talk = TranscriptBuilder::new();
+        let frame =
+            "It was compacted.\n\n<summary source=\"compaction deadbeefcafe\" trust=\"untrusted\">";
+        talk.summary(&format!("{frame}\nsee src/a.rs\n</summary>"))
+            .user("<summary source=\"x\">\ny");
+        let transcript = talk.transcript();
+        let texts: Vec<Vec<String>> =
+            transcript.iter().map(|entry| texts_of(&PlanItem::Kept(entry))).collect();
+        assert_eq!(texts, [["see src/a.rs\n</summary>"], ["<summary source=\"x\">\ny"]]);
+    }
 
     #[test]
     fn names_are_exact_and_no_secrets() {
