@@ -16,8 +16,8 @@ use crate::settings::Settings;
 
 /// Share of the room for parts of calls and results.
 const EXCERPT_SHARE: f64 = 0.12;
-/// Share of the budget for the user's rules that are not in view: about thirty at 8,000 tokens.
-const RULE_SHARE: f64 = 0.08;
+/// Share of the budget for the user's rules that are not in view: about fifteen at 8,000 tokens.
+const RULE_SHARE: f64 = 0.04;
 /// Stands for a rule in a node that a later rule replaced.
 const REPLACED: &str = "[replaced]";
 /// Rounds of making a layout smaller. Own texts are estimated before they are rendered.
