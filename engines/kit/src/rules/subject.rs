@@ -81,12 +81,12 @@ pub fn drop_replaced(rules: Vec<String>) -> Vec<String> {
     valid.into_iter().map(|(rule, _)| rule).collect()
 }
 
-/// Whether another word has a value, such as `eu-1`, `4`, `McDonald`.
+/// Whether another word has a value, such as `eu-1`, `4`, `McDonald`, `orders/eu`.
 fn is_value(word: &str) -> bool {
     let word = word.trim_matches(|c: char| !c.is_alphanumeric());
     // Every sentence begins with a capital.
     let has_hump = word.chars().skip(1).any(char::is_uppercase);
-    has_hump || word.contains(|c: char| c.is_numeric())
+    has_hump || word.contains(|c: char| c.is_numeric() || "/_.@\\:=".contains(c))
 }
 
 /// A word in lower case without the marks around it.
@@ -123,6 +123,11 @@ mod tests {
             "From now on deploy to region us-7 instead.",
         ];
         assert_eq!(valid(&rules), [rules[1], rules[2]]);
+        let folders = [
+            "Never write to the database orders/live.",
+            "From now on never write to the database users/copy instead.",
+        ];
+        assert_eq!(valid(&folders), folders[1..]);
         let tokio = [
             "Do not use tokio anywhere, we use async-std only.",
             "Deploy only on Fridays.",
