@@ -65,11 +65,13 @@ pub(crate) fn reduce_results(
     let rule = AggregateRule { caps: &caps, settings, sent_until_ms: sent };
     apply_aggregate_rule(results, transcript, rule, decisions);
     // Keeping the cached prefix is pointless here: a compaction would lose it anyway.
-    if sent.is_some() && results.context_chars() > scope.budget_tokens * CHARS_PER_TOKEN {
+    if sent.is_some()
+        && results.context_chars() > scope.budget_tokens.saturating_mul(CHARS_PER_TOKEN)
+    {
         let all = AggregateRule { caps: &caps, settings, sent_until_ms: None };
         apply_aggregate_rule(results, transcript, all, decisions);
     }
-    if results.context_chars() > scope.budget_tokens * CHARS_PER_TOKEN {
+    if results.context_chars() > scope.budget_tokens.saturating_mul(CHARS_PER_TOKEN) {
         cut_live_round(results, transcript, scope, settings, decisions);
     }
 }
