@@ -14,12 +14,13 @@ const LABEL_BYTES: usize = 120;
 
 /// The unique names in the first `max_chars` weighted characters of a text, in order.
 pub(super) fn extract_names(text: &str, max_chars: u64) -> Vec<LedgerItem> {
-    extract(text, max_chars, is_listed)
+    extract(text, max_chars, is_listed).into_iter().map(|(_, item)| item).collect()
 }
 
 /// The names that the user writes: the same with the names of documents and quoted values.
 pub(super) fn extract_facts(text: &str, max_chars: u64) -> Vec<LedgerItem> {
-    extract(text, max_chars, |identifier| identifier.is_fact() || is_listed(identifier))
+    let is_wanted = |identifier: &Identifier<'_>| identifier.is_fact() || is_listed(identifier);
+    extract(text, max_chars, is_wanted).into_iter().map(|(_, item)| item).collect()
 }
 
 /// The names of an output or a file, without bare numbers, versions and the `a/` and `b/` of diffs,
@@ -28,11 +29,9 @@ pub(super) fn extract_output_names(text: &str, max_chars: u64) -> Vec<LedgerItem
     let is_wanted = |identifier: &Identifier<'_>| {
         is_listed(identifier) && !identifier.kind.is_noise_in_output()
     };
-    let (mut items, others) = (
-        extract(text, max_chars, |identifier| is_wanted(identifier) && identifier.is_distinct()),
-        extract(text, max_chars, |identifier| is_wanted(identifier) && !identifier.is_distinct()),
-    );
-    items.extend(others);
+    let mut items = extract(text, max_chars, is_wanted);
+    items.sort_by_key(|(is_distinct, _)| !is_distinct);
+    let mut items: Vec<LedgerItem> = items.into_iter().map(|(_, item)| item).collect();
     items.retain(|item| {
         let has_word = item.text.contains(|c: char| c.is_alphabetic() && c != 'v');
         has_word && !["a/", "b/"].iter().any(|side| item.text.starts_with(side))
@@ -50,11 +49,12 @@ fn is_listed(identifier: &Identifier<'_>) -> bool {
     }
 }
 
+/// The names, each with whether it is exact without its surroundings.
 fn extract(
     text: &str,
     max_chars: u64,
     is_wanted: impl Fn(&Identifier<'_>) -> bool,
-) -> Vec<LedgerItem> {
+) -> Vec<(bool, LedgerItem)> {
     let clean = redact(prefix(text, max_chars, 1));
     let mut seen = HashSet::new();
     let mut items = Vec::new();
@@ -63,7 +63,7 @@ fn extract(
         // Markup would end a block.
         if is_wanted(&identifier) && !name.contains(['<', '>']) && !seen.contains(name.as_ref()) {
             seen.insert(name.clone().into_owned());
-            items.push(labelled(&identifier, &clean));
+            items.push((identifier.is_distinct(), labelled(&identifier, &clean)));
         }
     });
     items
