@@ -103,15 +103,17 @@ impl SessionPruning {
     }
 
     /// The replaced entries with those results cut that the model is about to read, if what must stay does not fit
-    /// otherwise. What is cut stays cut until a compaction.
+    /// otherwise. Another request may cut others.
     pub(crate) fn fit_live_round(
         &mut self,
         transcript: &Transcript,
         budget_tokens: u64,
     ) -> Cow<'_, ReplacementMap> {
+        self.cuts = LiveRoundCuts::default();
         let before = self.with_cuts(transcript);
         let cuts = LiveRoundCuts::fit_shown(transcript, &before, budget_tokens);
-        self.cuts.add_new(cuts);
+        // Not kept: a restart would forget the cuts of earlier rounds.
+        self.cuts = cuts;
         self.with_cuts(transcript)
     }
 
