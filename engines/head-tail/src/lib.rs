@@ -119,8 +119,7 @@ impl HeadTailSession {
         let budget = RequestBudget::from(request);
         self.pruned.follow(transcript);
         self.prune(transcript, &budget, settings);
-        let shown = self.pruned.fit_live_round(transcript, request.budget);
-        let mut plan = shown.plan(transcript);
+        let mut plan = self.pruned.rewrites().plan(transcript);
         if plan.estimated_tokens > settings.trigger_tokens(&budget) {
             self.request_if_useful(transcript, request, settings, &mut plan);
         }

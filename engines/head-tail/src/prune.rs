@@ -2,7 +2,6 @@
 //!
 //! The model must read a file again if it needs it; the session keeps everything.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -12,7 +11,6 @@ use ctxhost_engine_api::{Entry, Flags, Role, Transcript};
 use ctxhost_engine_kit::calls::{render_result_line, shorten_arguments};
 use ctxhost_engine_kit::cursor::TranscriptCursor;
 use ctxhost_engine_kit::exchange::NewestExchange;
-use ctxhost_engine_kit::live_round::LiveRoundCuts;
 use ctxhost_engine_kit::replacement::{Replacement, ReplacementMap};
 use ctxhost_engine_kit::text::clip;
 
@@ -30,8 +28,6 @@ pub(crate) struct SessionPruning {
     /// Calls and results among them that the newest request is about; undecided while they are.
     held: Range<u64>,
     rewrites: ReplacementMap,
-    /// Results that did not fit when they were new.
-    cuts: LiveRoundCuts,
 }
 
 impl SessionPruning {
@@ -39,9 +35,6 @@ impl SessionPruning {
     pub(crate) fn follow(&mut self, transcript: &Transcript) {
         // Decisions are by position, and a compaction moves positions.
         let is_another = self.cursor.advance(transcript).start == 0;
-        if is_another {
-            self.cuts = LiveRoundCuts::default();
-        }
         if is_another && self.until > 0 {
             self.until = self.rewrites.rebase(transcript);
             self.held = 0..0;
@@ -102,33 +95,6 @@ impl SessionPruning {
         self.until = tail;
     }
 
-    /// The replaced entries with those results cut that the model is about to read, if what must stay does not fit
-    /// otherwise. Another request may cut others.
-    pub(crate) fn fit_live_round(
-        &mut self,
-        transcript: &Transcript,
-        budget_tokens: u64,
-    ) -> Cow<'_, ReplacementMap> {
-        self.cuts = LiveRoundCuts::default();
-        let before = self.with_cuts(transcript);
-        let cuts = LiveRoundCuts::fit_shown(transcript, &before, budget_tokens);
-        // Not kept: a restart would forget the cuts of earlier rounds.
-        self.cuts = cuts;
-        self.with_cuts(transcript)
-    }
-
-    fn with_cuts(&self, transcript: &Transcript) -> Cow<'_, ReplacementMap> {
-        if self.cuts.is_empty() {
-            return Cow::Borrowed(&self.rewrites);
-        }
-        let mut shown = self.rewrites.clone();
-        let all = 0..transcript.len() as u64;
-        self.cuts
-            .replacements(transcript, all, LAYER)
-            .for_each(|(entry, cut)| shown.insert(&entry, cut));
-        Cow::Owned(shown)
-    }
-
     fn undecided<'t>(
         &self,
         transcript: &'t Transcript,
@@ -138,9 +104,7 @@ impl SessionPruning {
         let held = held.clone();
         let new = transcript.range(self.until..tail.max(self.until));
         let entries = transcript.range(self.held.clone()).chain(new);
-        let is_new = |entry: &Entry<'_>| {
-            self.rewrites.get(entry.seq()).is_none() && !self.cuts.contains(entry.seq())
-        };
+        let is_new = |entry: &Entry<'_>| self.rewrites.get(entry.seq()).is_none();
         entries.filter(move |entry| !held.contains(&entry.seq()) && is_new(entry))
     }
 }
@@ -212,21 +176,6 @@ mod tests {
             talk.calls(&[(&id, "read", &format!(r#"{{"path":"src/{number}.rs"}}"#))]);
             talk.result(&id, "read", &format!("fn part{number}() {{}}\n").repeat(40));
         }
-    }
-
-    #[test]
-    fn a_compaction_ends_the_cuts_of_a_round() {
-        let mut talk = TranscriptBuilder::new();
-        talk.user("read").calls(&[("a", "read", "{}")]).result("a", "read", &"text ".repeat(9_000));
-        let mut pruned = SessionPruning::default();
-        let transcript = talk.transcript();
-        pruned.follow(&transcript);
-        assert!(pruned.fit_live_round(&transcript, 2_000).get(2).is_some());
-        let mut next = TranscriptBuilder::with_epoch(1);
-        next.summary("so far").user("go on").assistant("gladly");
-        let transcript = next.transcript();
-        pruned.follow(&transcript);
-        assert_eq!(*pruned.fit_live_round(&transcript, 2_000), ReplacementMap::default());
     }
 
     #[test]
