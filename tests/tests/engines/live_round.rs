@@ -9,7 +9,8 @@ use ctxhost_engine_api::{AssembleRequest, CompactRequest, Compaction, ModelRef, 
 use ctxhost_invariants::progress;
 use serde_json::json;
 
-const ENGINES: [&str; 7] = ["window", "mask", "recall", "dag", "legacy", "boundary", "head-tail"];
+/// The engines that cut the newest round; the host trims it for `head-tail`.
+const ENGINES: [&str; 6] = ["window", "mask", "recall", "dag", "legacy", "boundary"];
 
 /// An engine with its default settings.
 fn open(id: &str) -> EngineHandle {
