@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 /// What the user states in the second turn.
 const FACTS: &str = "My order is ORD-2024-00817 with booking LX8K2P and ticket #48213; the invoice INV/2023/55 is about \
     € 1.249,50. Write to max.mueller@example.com or call +49 170 1234567. The database is at 192.168.178.20, port 5433. \
-    The file is /home/jürgen/Dokumente/Müller.xlsx, also Rechnung_2024.pdf. We meet on 2026-11-23. \
+    The file is /srv/jürgen/Dokumente/Müller.xlsx, also Rechnung_2024.pdf. We meet on 2026-11-23. \
     The project is called \"Blue Heron\".";
 
 const STATED: [&str; 12] = [
@@ -28,7 +28,7 @@ const STATED: [&str; 12] = [
     "max.mueller@example.com",
     "+49 170 1234567",
     "192.168.178.20",
-    "/home/jürgen/Dokumente/Müller.xlsx",
+    "/srv/jürgen/Dokumente/Müller.xlsx",
     "Rechnung_2024.pdf",
     "2026-11-23",
     "Blue Heron",
