@@ -109,7 +109,7 @@ pub(super) fn is_ending(ending: &str) -> bool {
     FILE_ENDINGS.split(' ').any(|known| known == lower)
 }
 
-/// `C:\Data\Ann`, `D:/work/a.txt`, `\\server\share`.
+/// `C:\Data\Ann`, `D:/data/a.txt`, `\\server\share`.
 pub(super) fn is_windows_path(text: &str) -> bool {
     let path = match text.as_bytes() {
         [drive, b':', b'\\', rest @ ..] if drive.is_ascii_alphabetic() => rest,

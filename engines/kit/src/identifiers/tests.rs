@@ -230,7 +230,7 @@ fn under_other_names_nothing_exact_is_left() {
 #[test]
 fn hex_is_compared_without_case() {
     assert!(is_mentioned("DEADBEEF", "at deadbeef"));
-    assert!(!is_mentioned("/Tmp/Notes", "at /tmp/notes"));
+    assert!(!is_mentioned("/Srv/Notes", "at /srv/notes"));
 }
 
 /// Prose in five languages.
