@@ -72,11 +72,14 @@ pub(super) fn address_in(word: &str) -> Option<&str> {
 /// `8080` behind the word port.
 pub(super) fn port_in<'t>(word: &'t str, previous: &str) -> Option<&'t str> {
     let bare = bare(word);
+    if !is_port(bare) {
+        return None;
+    }
     let before = previous.trim_end_matches([':', '=', '.', '#']);
     let is_named = PORT_WORDS.iter().any(|named| {
         before.eq_ignore_ascii_case(named) || (!named.is_ascii() && before.ends_with(named))
     });
-    (is_named && is_port(bare)).then_some(bare)
+    is_named.then_some(bare)
 }
 
 fn is_port(text: &str) -> bool {

@@ -16,14 +16,19 @@ const NUMBER_BYTES: usize = 24;
 
 /// Length in bytes of the amount at the beginning of a text; 0 if there is none.
 pub(super) fn amount_len(rest: &str) -> usize {
-    match currency_len(rest) {
-        0 => number_first(rest),
-        currency => currency_first(rest, currency),
+    if rest.starts_with(|c: char| c.is_ascii_digit()) {
+        number_first(rest)
+    } else {
+        currency_first(rest)
     }
 }
 
 /// `$3,400`, `EUR 12`.
-fn currency_first(rest: &str, currency_bytes: usize) -> usize {
+fn currency_first(rest: &str) -> usize {
+    let currency_bytes = currency_len(rest);
+    if currency_bytes == 0 {
+        return 0;
+    }
     let behind = rest.get(currency_bytes..).unwrap_or_default();
     let blank = blank_len(behind);
     let number = number_len(behind.get(blank..).unwrap_or_default());

@@ -6,7 +6,10 @@ pub(super) fn is_break(character: char) -> bool {
         return character.is_ascii_whitespace()
             || character.is_ascii_control()
             || is_quote(character)
-            || "()[]{}<>|;*!^".contains(character);
+            || matches!(
+                character,
+                '(' | ')' | '[' | ']' | '{' | '}' | '<' | '>' | '|' | ';' | '*' | '!' | '^'
+            );
     }
     character.is_whitespace()
         || character.is_control()
@@ -50,8 +53,8 @@ pub(crate) fn is_unspaced(character: char) -> bool {
 
 /// A word without the punctuation around it.
 pub(super) fn bare(word: &str) -> &str {
-    let word = word.trim_end_matches(|c: char| ".:,?~$%&-+/\\".contains(c));
-    word.trim_start_matches(|c: char| ":,?$%&-+@=".contains(c))
+    let word = word.trim_end_matches(['.', ':', ',', '?', '~', '$', '%', '&', '-', '+', '/', '\\']);
+    word.trim_start_matches([':', ',', '?', '$', '%', '&', '-', '+', '@', '='])
 }
 
 /// Whether all bytes are decimal digits.

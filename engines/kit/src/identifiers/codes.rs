@@ -14,6 +14,10 @@ const MIN_DIGITS: usize = 5;
 
 /// Whether a name is a code.
 pub(super) fn is_code(name: &str) -> bool {
+    // Most names are words.
+    if !name.bytes().any(|byte| byte.is_ascii_digit()) {
+        return is_hex_word(name);
+    }
     // A number with a point or an exponent is a measurement.
     if FILE_MODES.contains(&name) || is_measured(name) {
         return false;
@@ -28,15 +32,18 @@ pub(super) fn is_long(name: &str) -> bool {
         || longest_run(name, hex) >= LONG_HEX
 }
 
-/// Seven or more hex digits of both sorts; more if none is decimal.
+/// A hash without decimal digits, such as `deadbeef`.
+pub(super) fn is_hex_word(name: &str) -> bool {
+    name.len() >= LONG_HEX
+        && name.bytes().all(|byte| byte.is_ascii_alphabetic() && byte.is_ascii_hexdigit())
+}
+
+/// Seven or more hex digits of both sorts.
 fn is_hash(name: &str) -> bool {
     let is_hex = |byte: u8| byte.is_ascii_hexdigit() || byte == b'-';
-    let digits = name.bytes().filter(u8::is_ascii_digit).count();
-    let others = name.bytes().filter(u8::is_ascii_alphabetic).count();
-    name.bytes().all(is_hex)
-        && others > 0
-        && ((digits > 0 && name.len() >= 7)
-            || (digits == 0 && others >= LONG_HEX && others == name.len()))
+    name.len() >= 7
+        && name.bytes().all(is_hex)
+        && name.bytes().any(|byte| byte.is_ascii_alphabetic())
 }
 
 /// `48213`, `12345-67890`, but no date.

@@ -1,13 +1,23 @@
 //! Paths and file names, in any script, of Unix and of Windows.
 
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+use std::sync::LazyLock;
+
 use super::characters::{bare, is_unspaced};
 
 /// File extensions.
 // A list, because any suffix would make `self.state` a file.
-const FILE_ENDINGS: &str = " rs toml lock md txt json jsonl yaml yml py pyi ipynb js jsx mjs cjs ts tsx mts css scss less html htm vue svelte go mod sum c h cc cpp hpp cxx java kt kts gradle rb erb php sh bash zsh fish ps1 bat cmd sql csv tsv xml svg png jpg jpeg gif webp ico pdf zip tar gz tgz bz2 xz 7z rar zst log ini cfg conf env properties proto graphql lua swift scala ex exs erl hs ml clj r jl dart tf tfvars hcl nix cmake mk patch diff snap test spec wasm so dll dylib exe bin dat db sqlite pem crt key pub tmp bak example sample template tpl j2 doc docx xls xlsx xlsm ppt pptx odt ods odp rtf epub eml ics vcf mp3 mp4 wav flac ogg mov avi mkv webm heic tiff bmp psd dwg iso apk dmg deb rpm parquet ";
+const FILE_ENDINGS: &str = "rs toml lock md txt json jsonl yaml yml py pyi ipynb js jsx mjs cjs ts tsx mts css scss less html htm vue svelte go mod sum c h cc cpp hpp cxx java kt kts gradle rb erb php sh bash zsh fish ps1 bat cmd sql csv tsv xml svg png jpg jpeg gif webp ico pdf zip tar gz tgz bz2 xz 7z rar zst log ini cfg conf env properties proto graphql lua swift scala ex exs erl hs ml clj r jl dart tf tfvars hcl nix cmake mk patch diff snap test spec wasm so dll dylib exe bin dat db sqlite pem crt key pub tmp bak example sample template tpl j2 doc docx xls xlsx xlsm ppt pptx odt ods odp rtf epub eml ics vcf mp3 mp4 wav flac ogg mov avi mkv webm heic tiff bmp psd dwg iso apk dmg deb rpm parquet";
 
 /// Extensions of files that an agent works on: which of them matter, their use shows.
-const WORK_ENDINGS: &str = " rs toml lock md json jsonl yaml yml py pyi ipynb js jsx mjs cjs ts tsx mts css scss less html htm vue svelte go mod sum c h cc cpp hpp cxx java kt kts gradle rb erb php sh bash zsh fish ps1 sql svg proto graphql lua swift scala ex exs erl hs ml clj r jl dart tf hcl nix cmake mk patch diff snap test spec wasm so dll dylib tmp ";
+const WORK_ENDINGS: &str = "rs toml lock md json jsonl yaml yml py pyi ipynb js jsx mjs cjs ts tsx mts css scss less html htm vue svelte go mod sum c h cc cpp hpp cxx java kt kts gradle rb erb php sh bash zsh fish ps1 sql svg proto graphql lua swift scala ex exs erl hs ml clj r jl dart tf hcl nix cmake mk patch diff snap test spec wasm so dll dylib tmp";
+
+/// Each extension, and whether an agent works on such files.
+static ENDINGS: LazyLock<HashMap<&'static str, bool>> = LazyLock::new(|| {
+    let works: HashSet<&str> = WORK_ENDINGS.split_whitespace().collect();
+    FILE_ENDINGS.split_whitespace().map(|ending| (ending, works.contains(ending))).collect()
+});
 
 /// Folders above a file from which a path without a file name counts.
 const MIN_STEPS: usize = 3;
@@ -75,8 +85,8 @@ pub(super) fn is_rooted(path: &str) -> bool {
 /// Whether a path leads to a document and not to source code or a folder.
 pub(super) fn is_document(path: &str) -> bool {
     let last = path.rsplit(['/', '\\']).next().unwrap_or_default();
-    let ending = last.rsplit_once('.').map_or("", |(_, ending)| ending).to_ascii_lowercase();
-    is_ending(&ending) && !WORK_ENDINGS.split(' ').any(|work| work == ending)
+    let ending = last.rsplit_once('.').map_or("", |(_, ending)| ending);
+    is_work_ending(ending) == Some(false)
 }
 
 fn is_file_or_path(name: &str) -> bool {
@@ -104,9 +114,15 @@ fn is_file(name: &str) -> bool {
 
 /// Whether a name ends as source code or a document does.
 pub(super) fn is_ending(ending: &str) -> bool {
-    let is_short = (1..=10).contains(&ending.len());
-    let lower = if is_short { ending.to_ascii_lowercase() } else { return false };
-    FILE_ENDINGS.split(' ').any(|known| known == lower)
+    is_work_ending(ending).is_some()
+}
+
+/// Whether an agent works on files with an extension; `None` for what is no extension.
+fn is_work_ending(ending: &str) -> Option<bool> {
+    let has_capital = ending.bytes().any(|byte| byte.is_ascii_uppercase());
+    let lower =
+        if has_capital { Cow::Owned(ending.to_ascii_lowercase()) } else { Cow::Borrowed(ending) };
+    ENDINGS.get(lower.as_ref()).copied()
 }
 
 /// `C:\Data\Ann`, `D:/data/a.txt`, `\\server\share`.

@@ -58,7 +58,7 @@ impl<'t> LineScan<'t> {
             is_prose: None,
             word_end: 0,
             previous: "",
-            context: SecretContext::default(),
+            context: SecretContext::new(line),
             count: 0,
         }
     }
@@ -314,7 +314,7 @@ fn is_plain(word: &str) -> bool {
     is_first
         && characters.all(|c| c.is_lowercase())
         && !word.contains(is_unspaced)
-        && !(word.len() >= 8 && codes::is_code(word))
+        && !codes::is_hex_word(word)
 }
 
 /// Whether a quoted word has a kind of its own.
