@@ -91,13 +91,6 @@ impl LiveRoundCuts {
         }
     }
 
-    /// Adds the cuts of a later round. What is cut stays as it is.
-    pub fn add_new(&mut self, later: LiveRoundCuts) {
-        for (seq, cut) in later.by_seq {
-            self.by_seq.entry(seq).or_insert(cut);
-        }
-    }
-
     /// Whether nothing is cut.
     pub fn is_empty(&self) -> bool {
         self.by_seq.is_empty()
