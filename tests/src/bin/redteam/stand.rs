@@ -203,7 +203,9 @@ impl Stand {
         let begun = Instant::now();
         let mut peak = 0;
         let status = loop {
-            peak = peak.max(peak_mib(child.id()));
+            if has_begun(child.id()) {
+                peak = peak.max(peak_mib(child.id()));
+            }
             match child.try_wait() {
                 Ok(Some(status)) => break Some(status),
                 Ok(None) if begun.elapsed() < limit => {
@@ -340,6 +342,12 @@ fn note(path: &Path, found: &mut BTreeMap<PathBuf, String>) {
 }
 
 /// The most memory a process ever held, in MiB; 0 where it is gone.
+/// Whether a spawned process runs its own program. For an instant after `spawn` it still has the memory of this
+/// one, which may be hundreds of megabytes.
+fn has_begun(pid: u32) -> bool {
+    fs::read_link(format!("/proc/{pid}/exe")).ok() != fs::read_link("/proc/self/exe").ok()
+}
+
 pub(crate) fn peak_mib(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
