@@ -341,13 +341,13 @@ fn note(path: &Path, found: &mut BTreeMap<PathBuf, String>) {
     }
 }
 
-/// The most memory a process ever held, in MiB; 0 where it is gone.
 /// Whether a spawned process runs its own program. For an instant after `spawn` it still has the memory of this
 /// one, which may be hundreds of megabytes.
 fn has_begun(pid: u32) -> bool {
     fs::read_link(format!("/proc/{pid}/exe")).ok() != fs::read_link("/proc/self/exe").ok()
 }
 
+/// The most memory a process ever held, in MiB; 0 where it is gone.
 pub(crate) fn peak_mib(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
