@@ -21,7 +21,7 @@ use ctxhost_quality::{
     BenchSubject, CachePrices, LabelledQuestion, ProbedAnswer, QualityError, RuleOptions,
     UtilityProbe, measure_evidence, measure_recording, measure_rules, parse_questions,
 };
-use ctxhost_session::import;
+use ctxhost_session::import::ImportedSession;
 
 /// Benchmark engines.
 #[derive(Debug, clap::Subcommand)]
@@ -126,7 +126,7 @@ const MAX_INPUT_BYTES: u64 = 1 << 30;
 /// Content of an input file.
 enum BenchInput {
     Questions(Vec<LabelledQuestion>),
-    Recording(Box<import::ImportedSession>),
+    Recording(Box<ImportedSession>),
 }
 
 impl BenchCommand {
@@ -304,18 +304,17 @@ fn read(source: &SessionSource) -> Result<(String, BenchInput), CliError> {
     let SessionSource::File(path) = source else {
         return Ok((name, BenchInput::Recording(Box::new(source.open()?))));
     };
-    let shown = path.display().to_string();
-    let bytes = ctxhost_files::read(path, MAX_INPUT_BYTES)
-        .map_err(|error| CliError::user(format!("{shown}: {error}")))?;
-    match parse_questions(&bytes) {
-        Ok(questions) => Ok((name, BenchInput::Questions(questions))),
-        // Recordings and questions are both JSON Lines, so the content decides, not the name.
-        Err(not_questions) => match import::open_bytes(&shown, &bytes) {
-            Ok(recorded) => Ok((name, BenchInput::Recording(Box::new(recorded)))),
-            Err(error) => {
-                let error = CliError::user(error.to_string());
-                Err(error.hint(format!("not a question file either: {not_questions}")))
-            }
-        },
-    }
+    // Recordings and questions are both JSON Lines, so the content decides, not the name. What cannot be read as one
+    // file, such as a session in a database, is a recording at most.
+    let bytes = ctxhost_files::read(path, MAX_INPUT_BYTES).ok();
+    let not_questions = match bytes.map(|bytes| parse_questions(&bytes)) {
+        Some(Ok(questions)) => return Ok((name, BenchInput::Questions(questions))),
+        Some(Err(error)) => Some(error),
+        None => None,
+    };
+    let recorded = source.open().map_err(|error| match not_questions {
+        Some(not_questions) => error.hint(format!("not a question file either: {not_questions}")),
+        None => error,
+    })?;
+    Ok((name, BenchInput::Recording(Box::new(recorded))))
 }

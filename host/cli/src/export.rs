@@ -9,7 +9,8 @@ use super::error::CliError;
 use super::output::Output;
 use super::render::format::format_count;
 use ctxhost_blobs::ImageStore;
-use ctxhost_history::{self as history, RedactionCounts, write_new};
+use ctxhost_history::{self as history, ExportCounts, RedactionCounts, write_new};
+use ctxhost_session::Session;
 
 /// Export a branch with its compactions and the entries they folded.
 ///
@@ -45,38 +46,54 @@ impl ExportArgs {
     pub(super) fn run(self, output: &mut Output) -> Result<ExitCode, CliError> {
         let path = resolve_session(&self.session)?;
         let session = open_session(&path, output)?.session;
-        let export = history::export_branch(&session, self.redact);
-        let text = match self.format {
-            ExportFormat::Json => with_images(&path, &export.to_json_lines()),
-            ExportFormat::Markdown => export.to_markdown()?,
+        let counts = match self.format {
+            ExportFormat::Json => self.export_json(&session, &path, output)?,
+            ExportFormat::Markdown => {
+                let (page, counts) = history::export_markdown(&session, self.redact)?;
+                match &self.out {
+                    Some(path) => write_new(path, |file| file.write_all(page.as_bytes()))?,
+                    // Markdown is read on a terminal, so it is sanitized; JSON escapes control
+                    // characters itself.
+                    None => output.print_unwrapped(&page)?,
+                }
+                counts
+            }
         };
+        // On standard error, because the export itself may be on standard output.
+        output.note(&describe_export(&counts));
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Exports line by line: a session can be larger than what is free of the memory.
+    fn export_json(
+        &self,
+        session: &Session,
+        path: &Path,
+        output: &mut Output,
+    ) -> Result<ExportCounts, CliError> {
+        // With the images from the blob store, which a reader of the export does not have.
+        let images = ImageStore::new_inline(blob_dirs().session_blobs(path));
         match &self.out {
             // Never overwrites, and readable by the owner only: an export contains the whole
             // conversation.
-            Some(path) => write_new(path, text.as_bytes())?,
-            // Markdown is read on a terminal, so it is sanitized; JSON escapes control characters
-            // itself.
-            None if self.format == ExportFormat::Markdown => output.print_unwrapped(&text)?,
-            None => output.print_bytes(text.as_bytes())?,
+            Some(out) => Ok(write_new(out, |file| {
+                history::export_branch(session, self.redact, |line| {
+                    file.write_all(images.load_line_images(line).as_bytes())
+                })
+            })?),
+            None => Ok(history::export_branch(session, self.redact, |line| {
+                output.print_bytes(images.load_line_images(line).as_bytes())
+            })?),
         }
-        // On standard error, because the export itself may be on standard output.
-        output.note(&describe_export(&export));
-        Ok(ExitCode::SUCCESS)
     }
 }
 
-/// Inlines images from the blob store, which a reader of the export does not have.
-fn with_images(session: &Path, text: &str) -> String {
-    let images = ImageStore::new_inline(blob_dirs().session_blobs(session));
-    text.split_inclusive('\n').map(|line| images.load_line_images(line)).collect()
-}
-
-fn describe_export(export: &history::SessionExport) -> String {
+fn describe_export(counts: &ExportCounts) -> String {
     let mut parts = vec![
-        format_count(export.messages as u64, "message"),
-        format_count(export.compactions as u64, "compaction"),
+        format_count(counts.messages as u64, "message"),
+        format_count(counts.compactions as u64, "compaction"),
     ];
-    if let Some(replaced) = export.replaced {
+    if let Some(replaced) = counts.replaced {
         let RedactionCounts { secrets, addresses, names, images } = replaced;
         parts.push(format!("{} replaced", format_count(secrets as u64, "secret")));
         let others = [(addresses, "e-mail addresses"), (names, "home folders"), (images, "images")];

@@ -1,8 +1,7 @@
 //! Parses sessions and compactions on the command line: `SESSION`, `SESSION@2`, `@2`.
 
-use std::convert::Infallible;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
 /// A session, and optionally one of its compactions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,18 +12,17 @@ pub(super) struct SessionArg {
     pub(super) number: Option<i64>,
 }
 
-impl FromStr for SessionArg {
-    type Err = Infallible;
-
+impl From<OsString> for SessionArg {
     /// A file whose name ends in `@2` is taken as it is.
-    fn from_str(text: &str) -> Result<SessionArg, Infallible> {
+    fn from(text: OsString) -> SessionArg {
         let numbered = || {
-            let (path, number) = text.rsplit_once('@')?;
+            // A path that is not UTF-8 names no compaction with it: `undo` takes the number as an argument too.
+            let (path, number) = text.to_str()?.rsplit_once('@')?;
             Some(SessionArg { path: path.into(), number: Some(number.parse().ok()?) })
         };
-        let whole = || SessionArg { path: text.into(), number: None };
         // A file may have `@` in its name, so an existing path is never split.
-        Ok(if Path::new(text).exists() { whole() } else { numbered().unwrap_or_else(whole) })
+        let numbered = if Path::new(&text).exists() { None } else { numbered() };
+        numbered.unwrap_or_else(|| SessionArg { path: text.into(), number: None })
     }
 }
 
@@ -64,7 +62,7 @@ mod tests {
             ("a@b/s.jsonl", "a@b/s.jsonl", None),
             (odd.as_str(), odd.as_str(), None),
         ] {
-            let named: SessionArg = text.parse().unwrap();
+            let named = SessionArg::from(OsString::from(text));
             assert_eq!((named.path, named.number), (path.into(), number), "{text}");
         }
         assert_eq!(parse_compaction("@3"), Ok(3));

@@ -134,8 +134,7 @@ impl ConfigDiagnostic {
     /// An error of the TOML parser or of serde.
     pub(super) fn from_toml(name: &str, text: &str, error: &toml::de::Error) -> Self {
         let diagnostic =
-            ConfigDiagnostic::new(name, text, format!("{name} is not valid: {}", error.message()))
-                .with_help("the file is TOML 1.0: `key = value` lines below `[table]` lines");
+            ConfigDiagnostic::new(name, text, format!("{name} is not valid: {}", error.message()));
         match error.span() {
             Some(span) => diagnostic.with_label(span, "here"),
             None => diagnostic,

@@ -51,7 +51,10 @@ impl KeySpans {
         let mut errors = errors;
         // The first error of a line is often the cause of the others.
         errors.dedup_by_key(|error| line(error));
-        let errors = errors.iter().map(|error| ConfigDiagnostic::from_toml(name, text, error));
+        let errors = errors.iter().map(|error| {
+            ConfigDiagnostic::from_toml(name, text, error)
+                .with_help("the file is TOML 1.0: `key = value` lines below `[table]` lines")
+        });
         ConfigDiagnostic::combine(errors.collect())?;
         let mut spans = Vec::new();
         read_table(root.get_ref(), &[], &mut spans);

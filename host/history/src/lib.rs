@@ -29,7 +29,7 @@ pub use diff::{
     AlteredEntry, CompactionDiff, InsertedMessage, LostText, RecordLocation, diff_compaction,
 };
 pub use error::HistoryError;
-pub use export::{SessionExport, export_branch, write_new};
+pub use export::{ExportCounts, export_branch, export_markdown, write_new};
 pub use fork::{ForkPoint, fork_session};
 pub use loss::{CompactionLoss, SessionLoss, history_before, measure_loss};
 pub use redact::{RedactionCounts, SessionRedactor};

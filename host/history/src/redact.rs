@@ -66,35 +66,42 @@ pub struct SessionRedactor {
 }
 
 impl SessionRedactor {
-    /// Redacts the lines of a session. Lines that are not JSON objects are removed.
-    pub fn redact_lines<'a>(
-        &mut self,
+    /// Redacts the lines of a session, and passes each to `write`. Lines that are not JSON objects are removed.
+    ///
+    /// # Errors
+    ///
+    /// The first error of `write`.
+    pub fn redact_lines<'a, E>(
+        mut self,
         lines: impl Iterator<Item = &'a str> + Clone,
-    ) -> Vec<String> {
+        mut write: impl FnMut(&str) -> Result<(), E>,
+    ) -> Result<RedactionCounts, E> {
         // Two passes: a secret may occur before the place where it is recognized.
-        lines.clone().for_each(|line| drop(self.line(line)));
+        for line in lines.clone() {
+            self.line(line);
+        }
         self.known = self.secrets.any_of(looks_random);
         self.known_names = self.names.any_of(|_| true).and_then(|names| {
             Regex::new(&format!(r"(?:home|Users)[/\\-]+(?<inner>{})\b", names.as_str())).ok()
         });
         // The second pass counts them again.
         self.images = 0;
-        lines.filter_map(|line| self.line(line)).collect()
-    }
-
-    /// What was redacted so far.
-    pub fn counts(&self) -> RedactionCounts {
-        RedactionCounts {
+        for line in lines {
+            if let Some(value) = self.line(line) {
+                write(&value.to_string())?;
+            }
+        }
+        Ok(RedactionCounts {
             secrets: self.secrets.0.len(),
             addresses: self.addresses.0.len(),
             names: self.names.0.len(),
             images: self.images,
-        }
+        })
     }
 
-    fn line(&mut self, line: &str) -> Option<String> {
+    fn line(&mut self, line: &str) -> Option<Value> {
         let value: Value = serde_json::from_str(line).ok()?;
-        Some(self.value("", value).to_string())
+        Some(self.value("", value))
     }
 
     fn value(&mut self, field: &str, value: Value) -> Value {

@@ -194,8 +194,10 @@ pub enum LineFault {
     DuplicateId,
     /// It names no parent, or one that is not above it.
     MissingParent,
-    /// The header is incomplete, or newer than this version.
+    /// The header is incomplete.
     Header,
+    /// The header names a newer version of the format, so the file is only read.
+    NewerVersion,
 }
 
 pub(super) fn io_error(

@@ -83,6 +83,11 @@ impl FsckReport {
     ///
     /// [`SessionError::Io`] if the file does not exist any more.
     pub fn repair(self) -> Result<FsckReport, SessionError> {
+        if self.notes.iter().any(|note| note.kind == FsckNoteKind::NewerVersion) {
+            // What looks damaged here may be what that version writes.
+            let repairs = vec!["not repaired: only the program that wrote it can".to_owned()];
+            return Ok(FsckReport { repairs, ..self });
+        }
         let path = self.path.clone();
         let mut repairs = repair_lines::repair_lines(&self);
         // Repaired lines must not be reported as unrepairable.
@@ -148,6 +153,12 @@ impl FsckReport {
             LineFault::MissingParent if record.is_some_and(is_below) => FaultKind::Reordered,
             LineFault::MissingParent => FaultKind::MissingParent,
             LineFault::Header => FaultKind::Header,
+            // Nothing is damaged that only a newer program understands whole.
+            LineFault::NewerVersion => {
+                let (path, message) = (self.path.clone(), problem.message.clone());
+                self.notes.push(FsckNote { kind: FsckNoteKind::NewerVersion, path, message });
+                return;
+            }
             LineFault::Bad => FaultKind::BadLine,
         };
         let record = record.map(|record| record.id().to_owned());

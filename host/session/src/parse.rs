@@ -108,7 +108,7 @@ impl ContentsParser {
         let mut reader = ContentsParser { contents, migration: FormatMigration::new(version) };
         if version > SESSION_VERSION {
             let message = format!("version {version} is newer than {SESSION_VERSION}: read only");
-            reader.add_problem(header_at, LineFault::Header, message);
+            reader.add_problem(header_at, LineFault::NewerVersion, message);
         }
         if header.id().is_empty() {
             reader.add_problem(header_at, LineFault::Header, "the header has no id".to_owned());

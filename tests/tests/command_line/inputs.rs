@@ -1,6 +1,7 @@
 //! Unreadable input: every command that takes a file ends soon with one sentence.
 
 use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -170,5 +171,35 @@ fn foreign_words_do_not_steer_a_terminal() {
         for harm in ["\u{1b}]", "\u{1b}[2J", "\u{9b}", "\u{7}", "\u{202e}"] {
             assert!(!said.contains(harm), "{command}: {said:?}");
         }
+    }
+}
+
+#[test]
+fn a_newer_version_is_read_and_is_no_damage() {
+    let (folder, at) = folder();
+    let path = at("s.jsonl");
+    let text = format!("{}\n{RECORD}\n", HEADER.replace("\"version\":3", "\"version\":9"));
+    fs::write(&path, &text).unwrap();
+    for arguments in [&["fsck"][..], &["fsck", "--repair"]] {
+        let output = run(ctxhost().args(arguments).arg(&path)).unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(output.status.code(), Some(0), "{said}");
+        assert!(said.contains("note: version 9 is newer than 3: read only"), "{said}");
+        assert!(said.contains("0 damaged"), "{said}");
+    }
+    assert_eq!(fs::read_to_string(&path).unwrap(), text);
+    drop(folder);
+}
+
+#[test]
+fn a_path_that_is_not_utf8_is_a_session_for_every_command() {
+    let (folder, _) = folder();
+    let path = folder.path().join(std::ffi::OsStr::from_bytes(b"\xff.jsonl"));
+    fs::write(&path, format!("{HEADER}\n{RECORD}\n")).unwrap();
+    for command in ["context", "diff", "undo", "branch", "fsck", "statusline", "export"] {
+        let mut run_it = ctxhost();
+        let output = run(run_it.arg(command).arg(&path).env("XDG_STATE_HOME", folder.path()));
+        let said = String::from_utf8_lossy(&output.unwrap().stderr).into_owned();
+        assert!(!said.contains("UTF-8"), "{command}: {said}");
     }
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Output;
 
 use ctxhost_tests::ctxhost;
+use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 
 const HEADER: &str =
     r#"{"type":"session","version":3,"id":"s","timestamp":"2026-11-21T01:41:21.054Z","cwd":"/"}"#;
@@ -121,5 +122,20 @@ fn a_price_is_a_finite_share() {
             assert_eq!(output.status.code(), Some(2), "{argument}: {}", errors(&output));
             assert!(errors(&output).contains("from 0 to 1000"), "{}", errors(&output));
         }
+    }
+}
+
+#[test]
+fn bench_reads_what_replay_reads() {
+    let folder = session(0);
+    let text = fs::read(folder.path().join("s.jsonl")).unwrap();
+    let packed = compress_to_vec(text.as_slice(), CompressionLevel::Fastest);
+    fs::write(folder.path().join("s.jsonl.zst"), packed).unwrap();
+    for command in [
+        &["replay", "s.jsonl.zst"][..],
+        &["bench", "quality", "s.jsonl.zst", "--engines", "window", "--budgets", "8k"],
+    ] {
+        let output = run(command, folder.path());
+        assert_eq!(output.status.code(), Some(0), "{command:?}: {}", errors(&output));
     }
 }

@@ -77,13 +77,13 @@ fn shorten(name: &str, width: usize) -> String {
 /// The lines below the grid.
 fn usage_lines(filling: &ContextUsage, window: WindowBudget, style: TextStyle) -> String {
     let WindowBudget { budget_tokens, .. } = window;
-    let share = filling.tokens as f64 * 100.0 / budget_tokens.max(1) as f64;
-    let mut text = format!(
-        "\n{} of {} budget tokens used ({})\n",
-        group_digits(filling.tokens),
-        group_digits(budget_tokens),
-        format_percent(share)
-    );
+    let (used, budget) = (group_digits(filling.tokens), group_digits(budget_tokens));
+    // Of no budget, nothing is a share.
+    let share = match budget_tokens {
+        0 => String::new(),
+        _ => format!(" ({})", format_percent(filling.tokens as f64 * 100.0 / budget_tokens as f64)),
+    };
+    let mut text = format!("\n{used} of {budget} budget tokens used{share}\n");
     let (results, arguments) = (filling.old_results_tokens, filling.old_arguments_tokens);
     if results + arguments > 0 {
         text += &format!(

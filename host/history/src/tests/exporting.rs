@@ -3,7 +3,17 @@
 use std::os::unix::fs::PermissionsExt as _;
 
 use super::*;
-use crate::{HistoryError, RedactionCounts, export_branch, write_new};
+use crate::{ExportCounts, HistoryError, RedactionCounts};
+use crate::{export_branch, export_markdown, write_new};
+
+fn export(session: &Session, is_redacted: bool) -> (String, ExportCounts) {
+    let mut text = String::new();
+    let counts = export_branch(session, is_redacted, |line| {
+        text.push_str(line);
+        Ok::<(), HistoryError>(())
+    });
+    (text, counts.unwrap())
+}
 
 #[test]
 fn an_export_is_the_branch_line_for_line() {
@@ -12,14 +22,14 @@ fn an_export_is_the_branch_line_for_line() {
     user(&mut session, "another way");
     session.set_leaf(&first[3]).unwrap();
     fold(&mut session, 0, "short");
-    let export = export_branch(&session, false);
-    assert_eq!((export.messages, export.compactions, export.replaced), (4, 1, None));
-    let again = Session::parse("export", export.to_json_lines().as_bytes()).unwrap();
+    let (text, counts) = export(&session, false);
+    assert_eq!(counts, ExportCounts { messages: 4, compactions: 1, replaced: None });
+    let again = Session::parse("export", text.as_bytes()).unwrap();
     assert_eq!(again.problems(), []);
     assert_eq!(again.digest(), session.digest());
-    assert!(!export.to_json_lines().contains("another way"));
+    assert!(!text.contains("another way"));
     let line = session.record(&first[2]).unwrap().line();
-    assert!(export.to_json_lines().contains(line), "byte for byte");
+    assert!(text.contains(line), "byte for byte");
 }
 
 const SECRET: &str = "hunter2-hunter2";
@@ -53,8 +63,7 @@ fn private() -> Session {
 #[test]
 fn a_redacted_export_holds_no_secret_and_is_still_a_session() {
     let session = private();
-    let shared = export_branch(&session, true);
-    let text = shared.to_json_lines();
+    let (text, counts) = export(&session, true);
     for private in [
         SECRET,
         "jo-jo-77",
@@ -71,7 +80,7 @@ fn a_redacted_export_holds_no_secret_and_is_still_a_session() {
         assert!(!text.contains(private), "{private} is in\n{text}");
     }
     let replaced = RedactionCounts { secrets: 5, addresses: 1, names: 2, images: 2 };
-    assert_eq!(shared.replaced, Some(replaced), "the picture stands in the compaction once more");
+    assert_eq!(counts.replaced, Some(replaced), "the picture stands in the compaction once more");
     assert_eq!(text.matches("[secret 1]").count(), 6, "the same secret has one number\n{text}");
     assert!(text.contains("ui/home/page"), "nobody's home\n{text}");
     assert!(text.contains("postgres://me:[secret"), "{text}");
@@ -80,7 +89,7 @@ fn a_redacted_export_holds_no_secret_and_is_still_a_session() {
     let again = Session::parse("export", text.as_bytes()).unwrap();
     assert_eq!(again.problems(), []);
     assert_eq!(again.live(0).len(), session.live(0).len(), "calls and results still pair");
-    assert_eq!(export_branch(&again, true).to_json_lines(), text, "nothing is left to replace");
+    assert_eq!(export(&again, true).0, text, "nothing is left to replace");
 }
 
 #[test]
@@ -88,7 +97,7 @@ fn a_page_has_turns_calls_and_compactions() {
     let mut session = memory();
     turn(&mut session, 1, "```\n# no heading\n```");
     fold(&mut session, 0, "short");
-    let page = export_branch(&session, true).to_markdown().unwrap();
+    let page = export_markdown(&session, true).unwrap().0;
     let headings: Vec<&str> = page.lines().filter(|line| line.starts_with('#')).collect();
     assert_eq!(headings[..2], ["# Session test", "## Turn 1"]);
     assert!(headings[2..].iter().any(|line| line.starts_with("### Compaction @1")));
@@ -100,10 +109,21 @@ fn a_page_has_turns_calls_and_compactions() {
 fn a_file_is_new_and_its_owners_alone() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("e.jsonl");
-    write_new(&path, b"x").unwrap();
+    write_new(&path, |file| file.write_all(b"x")).unwrap();
     assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
-    assert!(matches!(write_new(&path, b"y"), Err(HistoryError::AlreadyExists { .. })));
+    assert!(matches!(
+        write_new(&path, |file| file.write_all(b"y")),
+        Err(HistoryError::AlreadyExists { .. })
+    ));
     assert_eq!(std::fs::read(&path).unwrap(), b"x");
+
+    let half = folder.path().join("half.jsonl");
+    let failed = write_new(&half, |file| {
+        file.write_all(b"half of it")?;
+        Err::<(), _>(std::io::Error::from(std::io::ErrorKind::StorageFull))
+    });
+    assert!(matches!(failed, Err(HistoryError::Unwritable { .. })));
+    assert!(!half.exists(), "half an export is deleted");
 }
 
 proptest! {
@@ -118,10 +138,10 @@ proptest! {
         user(&mut session, &format!("as I said, {secret}"));
         user(&mut session, &format!("{before}{secret}'"));
         fold(&mut session, 1, &format!("about {secret}"));
-        let export = export_branch(&session, true);
-        prop_assert!(!export.to_json_lines().contains(&secret));
-        prop_assert!(!export.to_markdown().unwrap().contains(&secret));
-        let again = Session::parse("export", export.to_json_lines().as_bytes()).unwrap();
+        let (text, _) = export(&session, true);
+        prop_assert!(!text.contains(&secret));
+        prop_assert!(!export_markdown(&session, true).unwrap().0.contains(&secret));
+        let again = Session::parse("export", text.as_bytes()).unwrap();
         prop_assert_eq!(again.live(0).len(), session.live(0).len());
     }
 }

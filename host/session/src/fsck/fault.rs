@@ -23,7 +23,7 @@ pub struct SessionFault {
 pub enum FaultKind {
     /// The file cannot be read.
     Unreadable,
-    /// The header is missing, incomplete, or newer than this version.
+    /// The header is missing or incomplete.
     Header,
     /// Not a record.
     BadLine,
@@ -62,4 +62,6 @@ pub enum FsckNoteKind {
     Mode,
     /// A temporary file of a dead process.
     LeftOver,
+    /// A newer program wrote the file.
+    NewerVersion,
 }

@@ -24,6 +24,8 @@ pub(super) fn repair(found: &FsckReport) -> Vec<String> {
             FsckNoteKind::Mode => note.repair_mode(),
             FsckNoteKind::LeftOver => remove_leftover(note),
             FsckNoteKind::Checksums => rebuild_checksums(found),
+            // Such a session is not repaired.
+            FsckNoteKind::NewerVersion => continue,
         });
     }
     let checksum_faults = [FaultKind::Changed, FaultKind::MissingLine, FaultKind::Reordered];
