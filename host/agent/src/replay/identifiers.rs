@@ -1,7 +1,7 @@
 //! Measures whether requests contain the identifiers that their answers use.
 //!
 //! An identifier (path, URL, hash, long number) is needed if an answer of the recording uses it again after a pause. It
-//! is kept if it occurs anywhere in the answered request. `ctxhost-retention` decides what an identifier is.
+//! is kept if it occurs anywhere in the answered request, also as the end of a longer path. `ctxhost-retention` decides what an identifier is.
 
 use std::collections::HashMap;
 
@@ -22,16 +22,25 @@ pub(super) struct IdentifierMeter {
     /// The entry of its last use, by number.
     last_named: Vec<u64>,
     /// The identifiers of an item, by its identity.
-    named: HashMap<u64, Vec<usize>>,
+    named: HashMap<u64, ItemIdentifiers>,
     entries: u64,
     needed: u64,
     kept: u64,
 }
 
+/// The numbers of an item's identifiers, sorted and unique.
+#[derive(Clone, Default)]
+struct ItemIdentifiers {
+    /// What the item names.
+    named: Vec<usize>,
+    /// What can be read in it: these, and the ends of its paths, `b/c.rs` of `a/b/c.rs`.
+    shown: Vec<usize>,
+}
+
 impl IdentifierMeter {
     /// Records an answer to a request of these items.
     pub(super) fn record_answer(&mut self, items: &[PlanItem<'_>], answer: &Entry<'_>) {
-        let named = self.identifiers_of(&PlanItem::Kept(*answer)).to_vec();
+        let named = self.identifiers_of(&PlanItem::Kept(*answer)).named.clone();
         let mut missing: Vec<usize> = named.into_iter().filter(|n| self.is_recalled(*n)).collect();
         let needed = missing.len() as u64;
         for item in items {
@@ -39,7 +48,7 @@ impl IdentifierMeter {
             if missing.is_empty() {
                 break;
             }
-            let shown = self.identifiers_of(item);
+            let shown = &self.identifiers_of(item).shown;
             missing.retain(|number| shown.binary_search(number).is_err());
         }
         self.needed += needed;
@@ -49,7 +58,7 @@ impl IdentifierMeter {
     /// Records an entry of the recording.
     pub(super) fn record_entry(&mut self, entry: &Entry<'_>) {
         self.entries += 1;
-        for number in self.identifiers_of(&PlanItem::Kept(*entry)).to_vec() {
+        for number in self.identifiers_of(&PlanItem::Kept(*entry)).named.clone() {
             if let Some(last) = self.last_named.get_mut(number) {
                 *last = self.entries;
             }
@@ -66,30 +75,45 @@ impl IdentifierMeter {
         last > 0 && self.entries - last >= PAUSE_ENTRIES
     }
 
-    /// The numbers of an item's identifiers, sorted and unique.
-    fn identifiers_of(&mut self, item: &PlanItem<'_>) -> &[usize] {
+    fn identifiers_of(&mut self, item: &PlanItem<'_>) -> &ItemIdentifiers {
         let identity = prefix::identity(item);
         // Most items recur in many requests.
         if !self.named.contains_key(&identity) {
             let texts = retention::texts_of(item);
-            let found = texts.iter().flat_map(|text| retention::names_in(text));
-            let found: Vec<String> = found.collect();
-            let mut numbers: Vec<_> = found.into_iter().map(|name| self.number_of(name)).collect();
-            numbers.sort_unstable();
-            numbers.dedup();
-            self.named.insert(identity, numbers);
+            let found: Vec<String> =
+                texts.iter().flat_map(|text| retention::names_in(text)).collect();
+            let named: Vec<usize> = found.iter().map(|name| self.number_of(name)).collect();
+            let ends = found.iter().flat_map(|name| path_ends(name));
+            let ends: Vec<usize> = ends.map(|end| self.number_of(end)).collect();
+            let shown = sorted([named.as_slice(), &ends].concat());
+            self.named.insert(identity, ItemIdentifiers { named: sorted(named), shown });
         }
-        self.named.get(&identity).map_or(&[], Vec::as_slice)
+        self.named.entry(identity).or_default()
     }
 
-    fn number_of(&mut self, identifier: String) -> usize {
+    fn number_of(&mut self, identifier: &str) -> usize {
         let next = self.last_named.len();
-        let number = *self.numbers.entry(identifier).or_insert(next);
+        let number = match self.numbers.get(identifier) {
+            Some(number) => *number,
+            None => *self.numbers.entry(identifier.to_owned()).or_insert(next),
+        };
         if number == next {
             self.last_named.push(0);
         }
         number
     }
+}
+
+/// The ends of a path that are paths or file names too.
+fn path_ends(name: &str) -> impl Iterator<Item = &str> {
+    let breaks = name.match_indices(['/', '\\']).map(|(at, _)| at + 1);
+    breaks.filter_map(|at| name.get(at..)).filter(|end| !end.is_empty())
+}
+
+fn sorted(mut numbers: Vec<usize>) -> Vec<usize> {
+    numbers.sort_unstable();
+    numbers.dedup();
+    numbers
 }
 
 #[cfg(test)]
@@ -163,5 +187,36 @@ mod tests {
     fn recent_identifiers_are_not_needed() {
         let talk = a_path_and_a_hash(PAUSE_ENTRIES as usize / 2);
         assert_eq!(measured(&talk.transcript(), newest_four), (0, 0));
+    }
+
+    #[test]
+    fn the_end_of_a_longer_path_is_shown() {
+        let talk = a_path_and_a_hash(PAUSE_ENTRIES as usize);
+        let shape: Shape = |transcript, until| {
+            let mut plan = Plan::default();
+            plan.insert(Role::User, "earlier: /mnt/x/srv/app/main.rs.bak", 0..0);
+            plan.insert(Role::User, "earlier: /mnt/srv/app/main.rs", 0..0);
+            plan.ops.extend(newest_four(transcript, until).ops);
+            plan
+        };
+        assert_eq!(measured(&talk.transcript(), shape), (2, 0), "its beginning is missing");
+        let ends: Vec<&str> = path_ends("C:\\a\\b/c.rs").collect();
+        assert_eq!(ends, ["a\\b/c.rs", "b/c.rs", "c.rs"]);
+
+        let mut talk = TranscriptBuilder::new();
+        talk.user("read /srv/app/src/main.rs");
+        for _ in 0..PAUSE_ENTRIES {
+            talk.assistant("main.rs, src/main.rs");
+        }
+        talk.assistant("continuing");
+        let mut meter = IdentifierMeter::default();
+        let transcript = talk.transcript();
+        transcript.iter().for_each(|entry| meter.record_entry(&entry));
+        for _ in 0..PAUSE_ENTRIES {
+            meter.entries += 1;
+        }
+        let (first, last) = (transcript.get(0).unwrap(), transcript.get(1).unwrap());
+        meter.record_answer(&[PlanItem::Kept(first)], &last);
+        assert_eq!(meter.counts(), (2, 2), "both are ends of the shown path");
     }
 }
