@@ -18,6 +18,7 @@ mod identity;
 mod index;
 mod known_items;
 mod label;
+mod left_out;
 mod matching;
 mod new_group;
 mod read_pool;

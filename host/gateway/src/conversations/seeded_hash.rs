@@ -259,6 +259,11 @@ impl<'a> RequestItems<'a> {
         item.is_some_and(|item| answer.is_start_of(self.names.seed, &item))
     }
 
+    /// Whether an item with these traits has neither text nor calls.
+    pub(super) fn is_thinking(&self, traits: ItemTraits) -> bool {
+        traits.is_thinking(self.names.seed)
+    }
+
     /// The characters of an answer that other answers do not have: its texts, and ids of its calls.
     pub(super) fn answer_chars(&self, at: usize) -> usize {
         let item = self.items.get(at).and_then(|item| parse_item(item).ok());

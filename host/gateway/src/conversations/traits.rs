@@ -99,6 +99,11 @@ impl ItemTraits {
         calls.rev().any(|ids| (fewest(texts.len())..=texts.len()).any(|count| is_same(ids, count)))
     }
 
+    /// Whether it is an item of an answer with neither text nor calls.
+    pub(crate) fn is_thinking(&self, seed: u64) -> bool {
+        self.author == ItemAuthor::Model && self.essence == essence_of(seed, self.author, &[], &[])
+    }
+
     /// Whether a user message may contain another one: many clients add what they have retrieved to the newest question,
     /// and store the question alone.
     pub(crate) fn may_contain(&self, part: &ItemTraits) -> bool {

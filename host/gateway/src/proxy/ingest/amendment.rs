@@ -16,6 +16,8 @@ pub(super) struct ConversationAmendment {
     /// The known items without the removed ones.
     pub(super) known_items: KnownItems,
     pub(super) amendment: Amendment,
+    /// Items that the client has left out.
+    pub(super) removed: Vec<Range<usize>>,
     /// Items with changed text.
     pub(super) replaced: Vec<usize>,
     /// Their entries, and the hash of each one's new text.
@@ -32,6 +34,7 @@ pub(super) fn find_amendment(
     request_items: &mut RequestItems<'_>,
 ) -> Result<Option<ConversationAmendment>, IngestError> {
     let mut known_items = KnownItems::clone(&conversation.known_items());
+    let left_out = known_items.remove(&rewrite.removed, session);
     for (known, now) in &rewrite.shortened {
         let Some((_, [id])) = known_items.group_at(*known) else { return Ok(None) };
         let entries = reparse_group(&known_items, inbound, *now..now + 1, request_items)?;
@@ -44,7 +47,8 @@ pub(super) fn find_amendment(
     if rewrite.is_start_changed && !is_start_alike(&known_items, inbound, session, request_items)? {
         return Ok(None);
     }
-    let mut edits = Vec::new();
+    let mut edits: Vec<RecordBody> =
+        left_out.iter().map(|id| RecordBody::context_edit(id, None)).collect();
     let mut text_hashes = Vec::new();
     let mut done = 0;
     for at in &rewrite.replaced {
@@ -73,8 +77,15 @@ pub(super) fn find_amendment(
     edits.extend(removed.iter().map(|id| RecordBody::context_edit(id, None)));
     let new_items = NewItems::parse(&known_items, inbound, request_items)?;
     let amendment = Amendment { branch_point: None, edits };
-    let replaced = rewrite.replaced.clone();
-    Ok(Some(ConversationAmendment { known_items, amendment, replaced, text_hashes, new_items }))
+    let (removed, replaced) = (rewrite.removed.clone(), rewrite.replaced.clone());
+    Ok(Some(ConversationAmendment {
+        known_items,
+        amendment,
+        removed,
+        replaced,
+        text_hashes,
+        new_items,
+    }))
 }
 
 /// Whether most of the first message is as it was first sent.
