@@ -56,6 +56,8 @@ pub(crate) struct HistoryRewrite {
     /// Known user messages, and items of the request that may be a part of them. It is the same conversation only if
     /// they are, and only the session has the texts.
     pub shortened: Vec<(usize, usize)>,
+    /// The same the other way round: items of the request that may be the known one and a tool result behind it.
+    pub extended: Vec<(usize, usize)>,
     /// Whether the first message differs. It is the same conversation only if most of its text is equal.
     pub is_start_changed: bool,
     /// Whether the request proves by its answers alone that it is the same conversation. Another one that matches exactly is then
@@ -256,8 +258,11 @@ impl KnownItems {
         while kept < self.items.len() && self.is_same(request, kept, kept) {
             kept += 1;
         }
+        let mut extended = Vec::new();
         if kept < self.items.len() {
-            shortened.extend(self.match_tail(request, kept, is_unanswered)?);
+            let tail = self.match_tail(request, kept, is_unanswered)?;
+            shortened.extend(tail.shortened);
+            extended = tail.extended;
         }
         let groups = self.groups_before(kept);
         let kept = self.groups.get(groups.checked_sub(1)?)?.0.end;
@@ -266,6 +271,7 @@ impl KnownItems {
                 removed: Vec::new(),
                 replaced,
                 shortened,
+                extended,
                 is_start_changed: false,
                 is_proven_by_answers,
                 kept,
@@ -293,13 +299,13 @@ impl KnownItems {
     }
 
     /// Matches the items after the last answer, which a client may replace: `None` if it is another client, else the
-    /// user messages that may have become a part of themselves.
+    /// user messages that may have become a part of themselves, or longer.
     fn match_tail(
         &self,
         request: &mut RequestItems<'_>,
         from: usize,
         is_unanswered: bool,
-    ) -> Option<Vec<(usize, usize)>> {
+    ) -> Option<TailEdits> {
         let named = |at: usize, canonical: CanonicalItem| {
             Some(TailItem { at, hash: canonical.hash, traits: canonical.traits? })
         };
@@ -324,7 +330,7 @@ impl KnownItems {
             .filter(|item| item.traits.author == ItemAuthor::Tool)
             .all(|item| added_set.contains(&(item.hash, item.traits)));
         if !is_answered && is_unanswered {
-            return Some(Vec::new());
+            return Some(TailEdits::default());
         }
         let texts = |list: &[TailItem]| -> Vec<TailItem> {
             list.iter().filter(|item| item.traits.has_user_text()).copied().collect()
@@ -336,19 +342,28 @@ impl KnownItems {
         if !are_results_kept || removed.len() != added.len() && !is_dropped {
             return None;
         }
-        let mut shortened = Vec::new();
+        let mut edits = TailEdits::default();
         for (removed, added) in removed.iter().zip(&added) {
             let (before, now) = (&removed.traits, &added.traits);
             let is_alike =
                 before.essence == now.essence || is_answered && before.opening == now.opening;
             if is_answered && !is_alike && before.may_contain(now) {
-                shortened.push((removed.at, added.at));
+                edits.shortened.push((removed.at, added.at));
+            } else if !is_alike && !is_answered && now.may_contain(before) {
+                edits.extended.push((removed.at, added.at));
             } else if !is_alike {
                 return None;
             }
         }
-        Some(shortened)
+        Some(edits)
     }
+}
+
+/// User messages after the last answer that may have been edited: the known one, and the one of the request.
+#[derive(Default)]
+struct TailEdits {
+    shortened: Vec<(usize, usize)>,
+    extended: Vec<(usize, usize)>,
 }
 
 /// An item after the last answer.

@@ -112,13 +112,9 @@ impl Proxy {
                     if let Some(amended) = amended {
                         return self.amend(amended, conversation, guard, meta, request_items).await;
                     }
-                    // `kept` counts without what was left out.
+                    // Not after the items that are kept: the one that is no edit is before them.
                     let known = conversation.known_items();
-                    let kept = match rewrite.removed.first() {
-                        Some(_) => known.common_items(request_items),
-                        None => rewrite.kept,
-                    };
-                    known.groups_before(kept)
+                    known.groups_before(known.common_items(request_items))
                 }
                 RequestMatch::Forks { groups } | RequestMatch::Within { groups } => groups,
             };

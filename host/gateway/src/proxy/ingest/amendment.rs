@@ -9,7 +9,7 @@ use crate::conversations::{
 use crate::proxy::new_items::NewItems;
 use ctxhost_context::Amendment;
 use ctxhost_dialects::inbound::{InboundDialect, ParseContext, ParsedEntry, json_items};
-use ctxhost_session::{Record, RecordBody, Session};
+use ctxhost_session::{Record, RecordBody, Session, injected_text};
 
 /// What a client has changed in a conversation, and the new items after that.
 pub(super) struct ConversationAmendment {
@@ -41,6 +41,15 @@ pub(super) fn find_amendment(
         let texts = entries.iter().flatten().filter_map(content_of);
         let texts: Vec<String> = texts.map(|content| text_of_content(&content)).collect();
         if !texts.iter().all(|text| has_text(session, id, text)) || texts.is_empty() {
+            return Ok(None);
+        }
+    }
+    for (known, now) in &rewrite.extended {
+        let Some((_, [id])) = known_items.group_at(*known) else { return Ok(None) };
+        let entries = reparse_group(&known_items, inbound, *now..now + 1, request_items)?;
+        let texts = entries.iter().flatten().filter_map(content_of);
+        let texts: Vec<String> = texts.map(|content| text_of_content(&content)).collect();
+        if !texts.iter().all(|text| has_result_behind(session, id, text)) {
             return Ok(None);
         }
     }
@@ -120,6 +129,14 @@ fn has_text(session: &Session, id: &str, text: &str) -> bool {
     let entry = session.record(id).and_then(Record::to_entry);
     let text = text.trim();
     !text.is_empty() && entry.is_some_and(|entry| entry.text.contains(text))
+}
+
+/// Whether a text is that of an entry and a tool result behind it: clients with a text protocol join the result of a
+/// failed step, whose answer they drop, with the message before it.
+fn has_result_behind(session: &Session, id: &str, text: &str) -> bool {
+    let entry = session.record(id).and_then(Record::to_entry);
+    let behind = entry.as_ref().and_then(|entry| text.strip_prefix(entry.text.trim_end()));
+    behind.is_some_and(injected_text::is_tool_output)
 }
 
 /// The new entries of one item group; `None` if it is several groups now.

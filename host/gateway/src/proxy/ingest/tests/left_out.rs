@@ -38,6 +38,22 @@ fn session_bytes(folder: &Path) -> u64 {
     bytes
 }
 
+/// The session file with this id.
+fn session_text(folder: &Path, id: &str) -> String {
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for file in std::fs::read_dir(folder).unwrap().filter_map(Result::ok) {
+            let path = file.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.file_name().is_some_and(|name| name == &*format!("{id}.jsonl")) {
+                return std::fs::read_to_string(path).unwrap();
+            }
+        }
+    }
+    panic!("{id} has no file");
+}
+
 /// Takes 24 turns of which each request is what `form` makes of the history, with a restart in the middle of a turn.
 async fn take_turns(form: impl Fn(&[Vec<Value>]) -> Vec<Value>) -> (BTreeSet<String>, u64, u64) {
     let folder = tempfile::tempdir().unwrap();
@@ -184,7 +200,7 @@ async fn regenerated_and_edited_turns_fork_after_calls_were_left_out() {
     let session = gateway.ask(&[&full[..], &[question(8)]].concat()).await.session;
     let plain: Vec<Value> = full.iter().filter(|message| !is_tool_use(message)).cloned().collect();
     let with = |messages: &[Value], last: &str| [messages, &[user(last)]].concat();
-    // The newest answer again, and another one.
+    // The newest answer again.
     let again = gateway.ask(&plain[..plain.len() - 1]).await.session;
     assert_ne!(again, session);
     let mut edited = plain.clone();
@@ -198,10 +214,8 @@ async fn regenerated_and_edited_turns_fork_after_calls_were_left_out() {
     other.truncate(full.len() - 3);
     other.extend([call(100), result(100, "other")]);
     assert_ne!(gateway.ask(&other).await.session, session);
-    assert_eq!(
-        gateway.ask(&with(&plain, "Question 8: what does part 8 say?")).await.session,
-        session
-    );
+    // The answer is in: this continues the first request above.
+    assert_eq!(gateway.ask(&with(&plain, "And then?")).await.session, again);
     gateway.close().await;
 }
 
@@ -226,4 +240,42 @@ async fn a_named_session_that_goes_back_after_calls_were_left_out_is_read_again(
     assert_eq!(after.session, report.session);
     assert!(after.before_tokens.unwrap() < left_out.before_tokens.unwrap(), "{after:?}");
     gateway.close().await;
+}
+
+#[tokio::test]
+async fn a_failed_step_without_its_answer_keeps_the_session() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = Gateway::open(folder.path(), 200_000).await;
+    let error = "Error:\nno such file\nNow let's retry: take care not to repeat previous errors! If you have retried \
+                 several times, try a completely different approach.\n";
+    let (answer, task) = (answer("It", 1), "Observation:\ndone\nNew task:\nRead part 2.");
+    let start = [user("New task:\nRead part 1."), answer];
+    let with = |text: &str| [&start[..], &[user(text)]].concat();
+    let session = gateway.ask(&with(task)).await.session;
+    let failed = gateway.ask(&with(&format!("{task}\n{error}"))).await.session;
+    assert_eq!(failed, session);
+    // A longer request of the user is another branch of the conversation.
+    let longer = with(&format!("{task}\n{error}\nAnd part 3."));
+    assert_ne!(gateway.ask(&longer).await.session, session);
+    gateway.close().await;
+}
+
+#[tokio::test]
+async fn a_fork_at_an_edited_question_records_the_edit() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = Gateway::open(folder.path(), 200_000).await;
+    let turns: Vec<Vec<Value>> = (0..4).map(|number| turn("It", number)).collect();
+    let full: Vec<Value> = turns.iter().flatten().cloned().collect();
+    let session = gateway.ask(&[&full[..], &[question(4)]].concat()).await.session;
+    // Shorter than the question, but not a part of it.
+    let mut edited = full.clone();
+    edited[12] = user("Why?");
+    let fork = [&edited[..], &[question(4)]].concat();
+    let forked = gateway.ask(&fork).await.session;
+    assert_ne!(forked, session);
+    let next = [&fork[..], &[answer("It", 4), question(5)]].concat();
+    assert_eq!(gateway.ask(&next).await.session, forked);
+    gateway.close().await;
+    let text = session_text(folder.path(), &forked);
+    assert!(text.contains("Why?"), "{text}");
 }
