@@ -20,6 +20,15 @@ use super::traits::ItemAuthor;
 use ctxhost_dialects::inbound::EntryLocation;
 use ctxhost_session::{Record, RecordBody, RecordKind, Session, parse_context_edit};
 
+/// What a request lacks of the known items.
+#[derive(Debug, Default)]
+struct LeftOut {
+    /// Known items.
+    removed: Vec<Range<usize>>,
+    /// Items of the request that are answers without their calls.
+    without_calls: Vec<usize>,
+}
+
 impl KnownItems {
     /// Matches a request that lacks tool calls with their results, or thinking.
     pub(super) fn match_left_out(
@@ -27,8 +36,8 @@ impl KnownItems {
         request: &mut RequestItems<'_>,
         is_unanswered: bool,
     ) -> Option<HistoryRewrite> {
-        let removed = self.left_out(request, 0, 0)?;
-        let rewrite = self.rewrite_without(removed, request, is_unanswered)?;
+        let left_out = self.left_out(request, 0, 0)?;
+        let rewrite = self.rewrite_without(left_out, request, is_unanswered)?;
         rewrite.1.proves_identity(request).then_some(rewrite.0)
     }
 
@@ -50,9 +59,9 @@ impl KnownItems {
             if !self.may_be_item(request, items.start, front) {
                 continue;
             }
-            let Some(mut removed) = self.left_out(request, number, front) else { continue };
-            removed.insert(0, front..items.start);
-            let Some((rewrite, rest)) = self.rewrite_without(removed, request, is_unanswered)
+            let Some(mut left_out) = self.left_out(request, number, front) else { continue };
+            left_out.removed.insert(0, front..items.start);
+            let Some((rewrite, rest)) = self.rewrite_without(left_out, request, is_unanswered)
             else {
                 continue;
             };
@@ -70,9 +79,9 @@ impl KnownItems {
         request: &mut RequestItems<'_>,
         number: usize,
         mut at: usize,
-    ) -> Option<Vec<Range<usize>>> {
+    ) -> Option<LeftOut> {
         let answered = self.answered_items();
-        let mut removed: Vec<Range<usize>> = Vec::new();
+        let LeftOut { mut removed, mut without_calls } = LeftOut::default();
         let mut number = number;
         // Whether the newest known items are left out: then the request must have the answer that they led to.
         let mut is_end_removed = false;
@@ -81,12 +90,17 @@ impl KnownItems {
                 removed.extend(thinking);
                 (at, number, is_end_removed) = (at + matched, number + 1, false);
             } else if let Some(after) = self.tool_round(number) {
-                let end = self.groups.get(after - 1)?.0.end;
-                match removed.last_mut().filter(|last| last.end == items.start) {
-                    Some(last) => last.end = end,
-                    None => removed.push(items.start..end),
+                let (mut start, end) = (items.start, self.groups.get(after - 1)?.0.end);
+                is_end_removed = !self.is_call_left_out(request, number, at);
+                if !is_end_removed {
+                    without_calls.push(at);
+                    (start, at) = (items.end, at + 1);
                 }
-                (number, is_end_removed) = (after, true);
+                match removed.last_mut().filter(|last| last.end == start) {
+                    Some(last) => last.end = end,
+                    None => removed.push(start..end),
+                }
+                number = after;
             } else if items.start < answered {
                 return None;
             } else {
@@ -96,7 +110,33 @@ impl KnownItems {
         if is_end_removed && !is_final_answer(request, at) {
             return None;
         }
-        Some(removed)
+        Some(LeftOut { removed, without_calls })
+    }
+
+    /// Whether the request has the text of the answer in this group, without the calls that follow it. It does not if
+    /// the item is a later one.
+    fn is_call_left_out(&self, request: &mut RequestItems<'_>, number: usize, at: usize) -> bool {
+        let Some((items, _)) = self.groups.get(number) else { return false };
+        let known = self.items.get(items.start).and_then(|known| known.canonical.traits);
+        let now = request.canonical(at).and_then(|now| now.traits);
+        let (Some(known), Some(now)) = (known, now) else { return false };
+        let next = self.groups.get(number + 1).and_then(|(items, _)| self.items.get(items.start));
+        let is_one = items.len() == 1 && next.is_some_and(|next| next.is_from(ItemAuthor::Tool));
+        if !is_one || now.bytes >= known.bytes || !request.is_answer_without_calls(at) {
+            return false;
+        }
+        let mut later = number;
+        while let Some(after) = self.tool_round(later) {
+            later = after;
+            match self.groups.get(later) {
+                Some((items, _)) if self.match_group(request, items.clone(), at).is_some() => {
+                    return false;
+                }
+                Some(_) => {}
+                None => return false,
+            }
+        }
+        true
     }
 
     /// The number of request items from `at` on that are this group, and the items of thinking that they lack.
@@ -167,15 +207,21 @@ impl KnownItems {
     /// The rewrite by which the items without `removed` become the request, and these items; `None` if they do not.
     fn rewrite_without(
         &self,
-        removed: Vec<Range<usize>>,
+        left_out: LeftOut,
         request: &mut RequestItems<'_>,
         is_unanswered: bool,
     ) -> Option<(HistoryRewrite, KnownItems)> {
+        let LeftOut { removed, without_calls } = left_out;
         removed.first()?;
         let mut rest = KnownItems::default();
         rest.items.clone_from(&self.items);
         rest.groups.clone_from(&self.groups);
         let shrunk = rest.remove_items(&removed);
+        for at in &without_calls {
+            // As the request has them: their text is compared later.
+            let known = rest.items.get_mut(*at)?;
+            (known.raw, known.canonical) = (request.raw_hash(*at), request.canonical(*at)?);
+        }
         let common = rest.common_items(request);
         let mut rewrite = if common == rest.len() {
             HistoryRewrite { kept: common, ..HistoryRewrite::default() }
@@ -184,10 +230,12 @@ impl KnownItems {
         };
         // The entry of an answer without its thinking is another text.
         let is_kept = |at: &usize| *at < rewrite.kept && !rewrite.replaced.contains(at);
-        let shrunk: Vec<usize> = shrunk.into_iter().filter(is_kept).collect();
+        let shrunk = shrunk.into_iter().chain(without_calls.iter().copied());
+        let shrunk: Vec<usize> = shrunk.filter(is_kept).collect();
         rewrite.replaced.extend(shrunk);
         rewrite.replaced.sort_unstable();
-        Some((HistoryRewrite { removed, is_proven_by_answers: true, ..rewrite }, rest))
+        let is_proven_by_answers = true;
+        Some((HistoryRewrite { removed, without_calls, is_proven_by_answers, ..rewrite }, rest))
     }
 
     /// Removes items, and groups that have none left. Returns the first item of each group that has fewer now.

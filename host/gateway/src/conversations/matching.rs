@@ -53,6 +53,8 @@ pub(crate) struct HistoryRewrite {
     pub removed: Vec<Range<usize>>,
     /// Items with a changed text.
     pub replaced: Vec<usize>,
+    /// Those of them that are answers without their calls. It is the same conversation only if their text is the same.
+    pub without_calls: Vec<usize>,
     /// Known user messages, and items of the request that may be a part of them. It is the same conversation only if
     /// they are, and only the session has the texts.
     pub shortened: Vec<(usize, usize)>,
@@ -270,6 +272,7 @@ impl KnownItems {
             HistoryRewrite {
                 removed: Vec::new(),
                 replaced,
+                without_calls: Vec::new(),
                 shortened,
                 extended,
                 is_start_changed: false,

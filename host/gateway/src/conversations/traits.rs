@@ -156,6 +156,13 @@ pub(crate) fn identifying_chars(item: &Value) -> usize {
     parts.texts.iter().chain(ids).map(|text| text.chars().count()).sum()
 }
 
+/// Whether an item is an answer with text and without calls.
+pub(crate) fn has_no_calls(item: &Value) -> bool {
+    let mut parts = ItemParts::default();
+    parts.take_item(item);
+    author_of(item) == ItemAuthor::Model && parts.ids.is_empty() && !parts.texts.is_empty()
+}
+
 /// The first characters of the texts, which are joined by newlines.
 fn opening_of(texts: &[Cow<'_, str>]) -> String {
     let starts = texts.iter().take(OPENING_CHARS).map(|text| text.chars().take(OPENING_CHARS));

@@ -11,6 +11,9 @@ use ctxhost_context::Amendment;
 use ctxhost_dialects::inbound::{InboundDialect, ParseContext, ParsedEntry, json_items};
 use ctxhost_session::{Record, RecordBody, Session, injected_text};
 
+/// The longest note that takes the place of an image. Known ones have up to 120 bytes.
+const NOTE_MAX_BYTES: usize = 200;
+
 /// What a client has changed in a conversation, and the new items after that.
 pub(super) struct ConversationAmendment {
     /// The known items without the removed ones.
@@ -40,7 +43,8 @@ pub(super) fn find_amendment(
         let entries = reparse_group(&known_items, inbound, *now..now + 1, request_items)?;
         let texts = entries.iter().flatten().filter_map(content_of);
         let texts: Vec<String> = texts.map(|content| text_of_content(&content)).collect();
-        if !texts.iter().all(|text| has_text(session, id, text)) || texts.is_empty() {
+        let is_same = |text: &String| has_text(session, id, text) || is_noted(session, id, text);
+        if !texts.iter().all(is_same) || texts.is_empty() {
             return Ok(None);
         }
     }
@@ -81,6 +85,16 @@ pub(super) fn find_amendment(
             edits.push(RecordBody::context_edit(id, Some(&content)));
         }
         known_items.add_calls(entries);
+    }
+    for at in &rewrite.without_calls {
+        let Some((_, ids)) = known_items.group_at(*at) else { return Ok(None) };
+        let has_text = |(id, hash): &(String, u64)| {
+            let entry = session.record(id).and_then(Record::to_entry);
+            !ids.contains(id) || entry.is_some_and(|entry| text_hash(&entry.text) == *hash)
+        };
+        if !text_hashes.iter().all(has_text) {
+            return Ok(None);
+        }
     }
     let removed = known_items.truncate(rewrite.kept);
     edits.extend(removed.iter().map(|id| RecordBody::context_edit(id, None)));
@@ -129,6 +143,14 @@ fn has_text(session: &Session, id: &str, text: &str) -> bool {
     let entry = session.record(id).and_then(Record::to_entry);
     let text = text.trim();
     !text.is_empty() && entry.is_some_and(|entry| entry.text.contains(text))
+}
+
+/// Whether a text is that of an entry and a note behind it, which takes the place of an image.
+fn is_noted(session: &Session, id: &str, text: &str) -> bool {
+    let entry = session.record(id).and_then(Record::to_entry);
+    let known = entry.as_ref().map_or("", |entry| entry.text.trim());
+    let note = text.trim().strip_prefix(known);
+    !known.is_empty() && note.is_some_and(|note| note.len() <= NOTE_MAX_BYTES)
 }
 
 /// Whether a text is that of an entry and a tool result behind it: clients with a text protocol join the result of a

@@ -151,6 +151,56 @@ async fn a_notice_longer_than_its_result_and_new_fields_keep_the_session() {
     assert_eq!(sessions.len(), 1, "{sessions:?}");
 }
 
+#[tokio::test]
+async fn answers_without_their_calls_keep_the_session() {
+    let form = |turns: &[Vec<Value>]| {
+        let newest = turns.len().saturating_sub(2);
+        let mut sent = Vec::new();
+        for (number, turn) in turns.iter().enumerate() {
+            for message in turn {
+                let mut message = message.clone();
+                if message.get("tool_calls").is_some() {
+                    message["content"] = format!("Let me look at part {number}.").into();
+                }
+                if number < newest {
+                    message.as_object_mut().unwrap().shift_remove("tool_calls");
+                }
+                if number >= newest || message["role"] != "tool" {
+                    sent.push(message);
+                }
+            }
+        }
+        sent
+    };
+    let (sessions, ..) = take_turns(form).await;
+    assert_eq!(sessions.len(), 1, "{sessions:?}");
+}
+
+#[tokio::test]
+async fn a_note_in_the_place_of_an_image_keeps_the_session() {
+    let form = |turns: &[Vec<Value>]| {
+        let newest = turns.len().saturating_sub(2);
+        let shown = turns.iter().enumerate().flat_map(|(number, turn)| {
+            turn.iter().map(move |message| {
+                let mut message = message.clone();
+                // Conversations whose first message changes are found in memory only.
+                if message["role"] == "user" && number > 0 {
+                    let url = format!("data:image/png;base64,{}", "A".repeat(400));
+                    let image = json!({ "type": "image_url", "image_url": { "url": url } });
+                    let note = json!({ "type": "text", "text": "[image data removed]" });
+                    let behind = if number < newest { note } else { image };
+                    let text = json!({ "type": "text", "text": message["content"] });
+                    message["content"] = json!([text, behind]);
+                }
+                message
+            })
+        });
+        shown.collect()
+    };
+    let (sessions, ..) = take_turns(form).await;
+    assert_eq!(sessions.len(), 1, "{sessions:?}");
+}
+
 /// Requests of two conversations with the same questions, one after the other.
 async fn interleaved(agents: [&str; 2], ids: [usize; 2], turns: usize) -> Vec<BTreeSet<String>> {
     let folder = tempfile::tempdir().unwrap();
