@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use ctxhost_engine_api::{Flags, Role, Transcript};
-use ctxhost_engine_kit::calls::render_failure_line;
+use ctxhost_engine_api::{Role, Transcript};
+use ctxhost_engine_kit::calls::{has_failed, render_failure_line};
 use ctxhost_engine_kit::files::FileLedger;
 use ctxhost_engine_kit::redact::redact;
 use ctxhost_engine_kit::summary::{
@@ -84,9 +84,8 @@ fn append_answer(outline: &mut SummaryOutline, line: &str, calls_tools: bool) {
 }
 
 fn errors(transcript: &Transcript, range: Range<u64>) -> impl Iterator<Item = String> {
-    let failed = transcript
-        .range(range)
-        .filter(|entry| entry.role() == Role::Tool && entry.has(Flags::ERROR));
+    let failed =
+        transcript.range(range).filter(|entry| entry.role() == Role::Tool && has_failed(entry));
     failed.map(|entry| {
         let tool = entry.tool_result().map_or(String::new(), |result| result.tool.into_owned());
         render_failure_line(&tool, &entry, LINE_CHARS)
