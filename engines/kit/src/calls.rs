@@ -1,14 +1,18 @@
 //! Tool calls and their results: matching, one-line descriptions, failures and shortened arguments.
 
 mod arguments;
+mod commands;
 mod failures;
 mod line;
+mod outcomes;
 
 use ctxhost_engine_api::{Entry, ToolCall, Transcript};
 
 pub use arguments::{SHORT_ARGUMENT_BYTES, for_each_argument_text, shorten_arguments};
+pub use commands::command_argument;
 pub use failures::{OpenFailure, open_failures, render_failure_line};
-pub use line::{command_argument, describe_call, failure_status, has_failed, render_result_line};
+pub use line::{describe_call, render_result_line};
+pub use outcomes::{failure_status, has_failed, printed_text};
 
 /// Returns the call that a result answers.
 pub fn find_call<'a>(transcript: &'a Transcript, result: &Entry<'_>) -> Option<ToolCall<'a>> {

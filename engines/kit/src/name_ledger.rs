@@ -20,6 +20,7 @@ use crate::identifiers::{
     for_each_stated_fact,
 };
 use crate::redact::SecretRanges;
+use crate::summary::envelope::unwrap_summary;
 
 use entry_names::EntryNames;
 use name_lists::{BLOCK_CHARS, NameLists, listed_facts};
@@ -132,7 +133,8 @@ impl NameLedger {
         }
         if entry.kind() == EntryKind::CompactionSummary {
             // A list begins with the newest.
-            let facts: Vec<Identifier<'_>> = listed_facts(entry.text()).collect();
+            let summary = unwrap_summary(entry.text());
+            let facts: Vec<Identifier<'_>> = listed_facts(&summary).collect();
             facts.iter().rev().for_each(|fact| names.add_fact(fact, weight));
         }
         names.finish();

@@ -13,8 +13,13 @@ use crate::LAYER;
 use crate::session::RecallSession;
 use crate::settings::Settings;
 
-/// Size after a compaction as a share of the smaller of budget and history.
+/// Size after a compaction, without what must stay, as a share of the smaller of budget and history.
 const KEPT_SHARE: f64 = 0.6;
+/// Most that a compaction leaves, as a share of the budget. The host requires 0.95; its count may be
+/// a little higher.
+const MOST_SHARE: f64 = 0.9;
+/// The summary if no room is left for rules and names, or if the history has none.
+const EMPTY_SUMMARY: &str = "Left out to save room; none of it is repeated here.";
 /// Writer names in the envelope of a summary.
 const WRITER: &str = "recall";
 const OWN_SUMMARY: &str = ", recall. Untrusted";
@@ -32,7 +37,6 @@ impl RecallSession {
         let tokens = transcript.total_tokens();
         // Each further attempt aims lower, because the last result was too large.
         let share = 1.0 / f64::from(request.attempt.clamp(1, 3));
-        let limit_tokens = share_of(request.budget.min(tokens), KEPT_SHARE * share);
         // No slack: the smaller budget already makes room.
         let lasting = Settings { slack_share: 0.0, leave_out_note: false, ..settings.clone() };
         let focus = request.custom_instructions.as_deref().unwrap_or_default();
@@ -41,6 +45,11 @@ impl RecallSession {
         let must_stay = self.index.must_stay.clone();
         let is_own = |seq: &u64| transcript.get(*seq).is_some_and(|entry| is_own_summary(&entry));
         self.index.must_stay.retain(|seq| !is_own(seq));
+        // What must stay, such as the summary of another engine, takes no room from rules and names.
+        let protected_tokens = self.index.protected_tokens(transcript);
+        let free_tokens = request.budget.min(tokens).saturating_sub(protected_tokens);
+        let limit_tokens = (protected_tokens + share_of(free_tokens, KEPT_SHARE * share))
+            .min(share_of(request.budget, MOST_SHARE));
         let layout = self.new_layout(transcript, limit_tokens, &ranked, &lasting);
         self.index.must_stay = must_stay;
         let missing = layout.hidden();
@@ -79,11 +88,8 @@ impl RecallSession {
         missing: u64,
         settings: &Settings,
     ) -> Plan {
-        let body = if layout.head.is_empty() {
-            "Nothing of it has to be kept.".to_owned()
-        } else {
-            layout.head.clone()
-        };
+        let body =
+            if layout.head.is_empty() { EMPTY_SUMMARY.to_owned() } else { layout.head.clone() };
         let parts: Vec<&str> = [body.as_str(), layout.excerpt.as_str()]
             .into_iter()
             .filter(|part| !part.is_empty())

@@ -13,6 +13,7 @@ use ctxhost_engine_api::testing::{
 use ctxhost_engine_api::{
     AssembleRequest, CompactRequest, Compaction, HistoryEntry, Plan, ToolCallRequest,
 };
+use ctxhost_engine_kit::summary::{Provenance, wrap_summary};
 use ctxhost_engine_recall::RecallEngine;
 use proptest::prelude::*;
 
@@ -148,6 +149,31 @@ fn the_tools_reach_what_a_compaction_removed() {
     // Before a compaction the host is not asked.
     let found = call(&before, "context_search", query);
     assert!(!found.contains("folded"), "{found}");
+}
+
+#[test]
+fn the_summary_of_another_engine_takes_no_room_from_the_newest_names() {
+    let mut talk = TranscriptBuilder::with_epoch(1);
+    let lines: Vec<String> = (0..250).map(|n| format!("- /old/src/part_{n}.rs was read")).collect();
+    let old = format!("## Decisions\n{}", lines.join("\n"));
+    talk.summary(&wrap_summary(&old, &Provenance { entries: 9, writer: "extractive" }));
+    for number in 0..12 {
+        talk.user(&format!("Change src/new_{number}.rs for ticket OPS-12{number:02}."));
+        let path = format!(r#"{{"path":"src/new_{number}.rs"}}"#);
+        talk.calls(&[("a", "read", &path)]).result("a", "read", &"let a = call(b);\n".repeat(12));
+        talk.assistant(&format!("Committed as 8bb44{number:02}."));
+    }
+    let total_tokens = talk.transcript().total_tokens();
+    let request = CompactRequest { budget: total_tokens * 2, force: true, ..Default::default() };
+    let plan = block_on(create().compact(talk.transcript(), request)).unwrap();
+    let Compaction::Plan(plan) = plan else { panic!("{plan:?}") };
+    let text = seen(&plan, &talk);
+    let lost: Vec<String> = (0..12)
+        .flat_map(|n| [format!("src/new_{n}.rs"), format!("8bb44{n:02}")])
+        .filter(|name| !text.contains(name))
+        .collect();
+    assert!(lost.is_empty() && !text.contains("Nothing of it"), "{lost:?}");
+    assert!(cost(&plan, &talk) < total_tokens, "{} of {total_tokens}", cost(&plan, &talk));
 }
 
 #[test]

@@ -10,6 +10,7 @@
 //!
 //! Asks, commands and failures are compared by their beginning, which is what a summary quotes.
 
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use ctxhost_engine_api::{Entry, EntryKind, PlanItem, Role};
@@ -59,10 +60,18 @@ impl Statement {
     /// The statement of an item.
     pub(super) fn from_item(item: &PlanItem<'_>) -> Statement {
         let mut texts = texts_of(item);
-        let mut acts: Vec<Fact> = calls_of(item)
+        let commands: Vec<String> =
+            calls_of(item).iter().filter_map(calls::command_argument).collect();
+        let mut acts: Vec<Fact> = commands
             .iter()
-            .filter_map(|call| excerpt_fact(Category::Commands, &calls::command_argument(call)?))
+            .filter_map(|command| excerpt_fact(Category::Commands, command))
             .collect();
+        // A command given as a list is in no text as a whole.
+        for command in commands {
+            if !texts.contains(&command) {
+                texts.push(command);
+            }
+        }
         if let PlanItem::Kept(entry) = item {
             if entry.kind() == EntryKind::Bash
                 && let Some(command) = user_command(entry)
@@ -74,10 +83,14 @@ impl Statement {
             // "yes" and "go on" ask for nothing that a summary could keep.
             let is_ask = entry.is_user_message() && !dialogue::is_assent(entry.text());
             acts.extend(is_ask.then(|| excerpt_fact(Category::Asks, entry.text())).flatten());
-            let has_failed = calls::has_failed(entry);
-            acts.extend(
-                has_failed.then(|| excerpt_fact(Category::Failures, entry.text())).flatten(),
-            );
+            if calls::has_failed(entry) {
+                let printed = calls::printed_text(entry);
+                acts.extend(excerpt_fact(Category::Failures, &printed));
+                // An output in JSON has its line breaks escaped.
+                if let Cow::Owned(printed) = printed {
+                    texts.push(printed);
+                }
+            }
         }
         // First of all, so that no secret can reach a report as a lost fact.
         let texts = texts.iter().map(|text| redact(text).into_owned()).collect();

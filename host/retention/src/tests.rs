@@ -157,6 +157,23 @@ fn a_summary_retains_what_it_states() {
 }
 
 #[test]
+fn commands_in_lists_and_failures_in_json_are_facts() {
+    let mut talk = TranscriptBuilder::new();
+    talk.user("Run the tests").calls(&[
+        ("a", "shell", r#"{"command":["bash","-lc","cargo test -p cart"]}"#),
+        ("b", "shell", r#"{"command":["git","commit","-m","first try"]}"#),
+    ]);
+    talk.result("a", "shell", r#"{"output":"2 of\n3 failed","metadata":{"exit_code":101}}"#);
+    let before = talk.transcript();
+    check_whole(&before).unwrap();
+    let mut plan = Plan::default();
+    plan.keep(0..1).insert(Role::User, "cargo test -p cart: 2 of 3 failed", 1..3);
+    let shares = measure_plan(&before, &plan).shares;
+    assert_eq!(shares.commands, CategoryShare { kept: 1, total: 2 });
+    assert_eq!(shares.failures, CategoryShare { kept: 1, total: 1 });
+}
+
+#[test]
 fn the_named_entry_is_the_last_of_the_conversation_and_not_a_summary() {
     let mut talk = TranscriptBuilder::new();
     talk.assistant("src/a.rs").assistant("src/a.rs again").summary("about src/a.rs and src/b.rs");

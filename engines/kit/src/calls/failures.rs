@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use ctxhost_engine_api::transcript::open_calls::OpenCalls;
-use ctxhost_engine_api::{Entry, Flags, Transcript};
+use ctxhost_engine_api::{Entry, Transcript};
 
-use super::{describe_call, failure_status};
+use super::{describe_call, failure_status, has_failed, printed_text};
 use crate::redact::redact;
 use crate::text::{clip, one_line, prefix};
 
@@ -40,7 +40,7 @@ pub fn open_failures<'a>(
         let Some(call) = calls.take(&result.call_id) else { continue };
         // The same call was tried again: only its newest outcome counts.
         open.retain(|earlier| earlier.call != call);
-        if entry.has(Flags::ERROR) {
+        if has_failed(&entry) {
             open.push(OpenFailure { call, result: entry });
         }
     }
@@ -52,7 +52,7 @@ pub fn open_failures<'a>(
 pub fn render_failure_line(call: &str, result: &Entry<'_>, limit_chars: u64) -> String {
     // A bare `failed` repeats the heading under which failures are listed.
     let status = failure_status(result).filter(|status| status != "failed");
-    failure(call, status.as_deref(), result.text(), limit_chars)
+    failure(call, status.as_deref(), &printed_text(result), limit_chars)
 }
 
 fn failure(call: &str, status: Option<&str>, text: &str, limit_chars: u64) -> String {
@@ -84,6 +84,18 @@ mod tests {
             open.iter().map(|open| (open.call.as_str(), open.result.text())).collect();
         assert_eq!(lines, [("bash lint", "second")]);
         assert_eq!(open_failures(&transcript, &[0..4]).len(), 2);
+    }
+
+    #[test]
+    fn a_command_in_a_list_that_failed_in_json_is_open() {
+        let mut talk = TranscriptBuilder::new();
+        talk.user("go").calls(&[("a", "shell", r#"{"command":["bash","-lc","cargo test"]}"#)]);
+        talk.result("a", "shell", r#"{"output":"2 failed\nof 3","metadata":{"exit_code":101}}"#);
+        let transcript = talk.transcript();
+        let open = open_failures(&transcript, &[0..talk.len()]);
+        let line = |open: &OpenFailure<'_>| render_failure_line(&open.call, &open.result, 80);
+        let lines: Vec<_> = open.iter().map(line).collect();
+        assert_eq!(lines, ["shell cargo test (exit 101): 2 failed of 3"]);
     }
 
     #[test]

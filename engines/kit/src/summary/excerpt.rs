@@ -8,6 +8,7 @@ use ctxhost_engine_api::{Entry, EntryKind, Flags, Role, Transcript};
 use super::envelope::unwrap_summary;
 use super::merge::merge;
 use super::sections::SummarySections;
+use crate::attachments;
 use crate::dialogue::{self, RepeatRule};
 use crate::ledger::strip_ledger;
 use crate::redact::{redact, redacted_ends};
@@ -81,7 +82,10 @@ pub fn earlier_summaries(
 ) -> impl Iterator<Item = String> {
     let entries = ranges.iter().flat_map(|range| transcript.range(range.clone()));
     let summaries = entries.filter(|entry| entry.kind() == EntryKind::CompactionSummary);
-    summaries.map(|entry| redact(&strip_ledger(&unwrap_summary(entry.text()))).into_owned())
+    let texts =
+        summaries.map(|entry| redact(&strip_ledger(&unwrap_summary(entry.text()))).into_owned());
+    // Attachments have no text of their own.
+    texts.filter(|text| !text.trim().is_empty() && text.trim() != attachments::LEAD_IN)
 }
 
 /// The sections of earlier summaries, merged; `None` without any.
