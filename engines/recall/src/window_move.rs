@@ -17,6 +17,7 @@ const EXCERPT_SHARE: f64 = 0.12;
 struct BudgetSplit {
     target_tokens: u64,
     tail_tokens: u64,
+    request_tokens: u64,
     rule_tokens: u64,
     ledger_tokens: u64,
     excerpt_tokens: u64,
@@ -57,7 +58,7 @@ impl RecallSession {
         settings: &Settings,
     ) -> RequestLayout {
         let style = &settings.style();
-        let split = self.split(transcript, allowed_tokens, settings);
+        let mut split = self.split(transcript, allowed_tokens, settings);
         let is_allowed = |number| !self.is_replaced(transcript, number);
         let finder =
             SliceFinder { index: &self.index, transcript, ranked, is_allowed: &is_allowed };
@@ -67,6 +68,14 @@ impl RecallSession {
             ..RequestLayout::default()
         };
         self.place_tail(transcript, (split.tail_tokens, allowed_tokens), settings, &mut layout);
+        let request_tokens = self.index.place_requests(
+            transcript,
+            split.request_tokens,
+            |seq| self.rules.replaced_texts_of(seq).next().is_some(),
+            &mut layout,
+        );
+        // Only the user can repeat them, so they take nothing from what is found, but a part of the slack.
+        split.target_tokens += request_tokens;
         self.add_head(split.rule_tokens, split.ledger_tokens, transcript, &mut layout);
         let spent_tokens = layout.tokens(transcript, style);
         let free_tokens = split.target_tokens.saturating_sub(spent_tokens);
@@ -101,6 +110,7 @@ impl RecallSession {
         BudgetSplit {
             target_tokens,
             tail_tokens: share_of(free_tokens, tail_share),
+            request_tokens: share_of(allowed_tokens, settings.request_share).min(free_tokens / 4),
             rule_tokens: share_of(allowed_tokens, settings.rule_share).min(free_tokens / 4),
             ledger_tokens: share_of(allowed_tokens, ledger_share)
                 .min(settings.ledger_tokens)
@@ -130,8 +140,8 @@ impl RecallSession {
         transcript: &Transcript,
         layout: &mut RequestLayout,
     ) {
-        let is_always =
-            |seq| self.index.must_stay.contains(&seq) && !self.is_summary(transcript, seq);
+        let stays = |seq| layout.kept.contains_key(&seq) || self.index.must_stay.contains(&seq);
+        let is_always = |seq| stays(seq) && !self.is_summary(transcript, seq);
         let rules = self
             .rules
             .render(rule_tokens.saturating_sub(HEAD_FRAME_TOKENS) * CHARS_PER_TOKEN, is_always);
