@@ -111,6 +111,11 @@ impl RequestList {
         }
     }
 
+    /// Whether an entry is a request.
+    pub fn contains(&self, seq: u64) -> bool {
+        self.requests.binary_search_by_key(&seq, |request| request.seq).is_ok()
+    }
+
     /// The newest request before `end`.
     pub fn newest_before(&self, end: u64) -> Option<u64> {
         self.requests.iter().rev().map(|request| request.seq).find(|seq| *seq < end)

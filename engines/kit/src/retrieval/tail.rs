@@ -65,6 +65,15 @@ impl HistoryIndex {
         layout.cuts = LiveRoundCuts::default();
     }
 
+    /// Size of the requests that a layout keeps and may leave out, in tokens.
+    pub fn request_tokens(&self, transcript: &Transcript, layout: &RequestLayout) -> u64 {
+        let kept = layout
+            .kept
+            .iter()
+            .filter(|(seq, _)| self.requests.contains(**seq) && !self.must_stay.contains(seq));
+        kept.map(|(seq, text)| layout_tokens(transcript, *seq, text.as_deref())).sum()
+    }
+
     /// Places the user's requests before the newest entries, and returns their size. Those with a replaced rule are
     /// not sent again.
     pub fn place_requests(
@@ -83,7 +92,7 @@ impl HistoryIndex {
             let Some(entry) = transcript.get(seq) else { continue };
             let text = (form == RequestForm::Text).then(|| text_of_request(&entry));
             let text = text.filter(|text| text != entry.text());
-            spent_tokens += text.as_deref().map_or(entry.tokens(), tokens::estimate);
+            spent_tokens += layout_tokens(transcript, seq, text.as_deref());
             layout.kept.insert(seq, text);
         }
         spent_tokens
@@ -144,6 +153,11 @@ impl HistoryIndex {
         let entries = entries.map(|slice| u64::from(slice.entry));
         entries.flat_map(|seq| self.names.entry_names(seq).iter().copied()).collect()
     }
+}
+
+/// Size of an entry, or of the text in its place, in tokens.
+fn layout_tokens(transcript: &Transcript, seq: u64, text: Option<&str>) -> u64 {
+    text.map_or_else(|| transcript.tokens(seq..seq + 1), tokens::estimate)
 }
 
 /// Joins the texts that are not empty, one under the other.

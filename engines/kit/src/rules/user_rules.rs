@@ -4,6 +4,7 @@
 //! retrieved.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 
 use super::{RuleSubject, find_rules, parse_rule};
 use crate::name_ledger::NameLedger;
@@ -84,6 +85,14 @@ impl UserRules {
         let of_entry = self.rules.get(first..).unwrap_or_default().iter();
         let of_entry = of_entry.take_while(move |rule| rule.seq == seq);
         of_entry.filter(|rule| rule.is_replaced).map(|rule| rule.text.as_str())
+    }
+
+    /// The positions of the valid rules in a range.
+    pub fn valid_positions(&self, range: Range<u64>) -> impl Iterator<Item = u64> {
+        let first = self.rules.partition_point(|rule| rule.seq < range.start);
+        let rules = self.rules.get(first..).unwrap_or_default().iter();
+        let rules = rules.take_while(move |rule| rule.seq < range.end);
+        rules.filter(|rule| !rule.is_replaced).map(|rule| rule.seq)
     }
 
     /// All replaced rules, oldest first.
