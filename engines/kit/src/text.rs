@@ -11,6 +11,8 @@ use regex::Regex;
 
 /// Placeholder of an image.
 pub const IMAGE: &str = "[an image]";
+/// Placeholder of a file beside a text.
+pub const FILE: &str = "[a file]";
 
 /// Marks the omitted middle of a text.
 pub const MIDDLE_MARKER: &str = "\n\n⚠ [the middle of this output was left out]\n\n";
@@ -55,6 +57,15 @@ impl TextLimit {
     #[must_use]
     pub fn keeping(self, min_keep_chars: u64) -> Self {
         TextLimit { min_keep_chars, ..self }
+    }
+}
+
+/// Appends a placeholder to a text that may be empty.
+pub fn with_placeholder<'a>(text: Cow<'a, str>, placeholder: &'static str) -> Cow<'a, str> {
+    if text.trim().is_empty() {
+        placeholder.into()
+    } else {
+        format!("{text}\n{placeholder}").into()
     }
 }
 
