@@ -24,7 +24,7 @@ use crate::session_locks::SessionLock;
 use crate::state::RuntimeState;
 use ctxhost_context::overflow::Overflow;
 use ctxhost_context::{
-    Amendment, CompactionOutcome, CompactionVerdict, Context, Prompt, SentRequest, Target,
+    Amendment, Budget, CompactionOutcome, CompactionVerdict, Context, Prompt, SentRequest, Target,
 };
 use ctxhost_dialects::ProviderError;
 use ctxhost_dialects::message::{StopReason, TokenUsage};
@@ -65,6 +65,11 @@ impl SessionGuard {
     /// The session's context.
     pub fn context(&self) -> &Context {
         &self.active.context
+    }
+
+    /// The budget of the next prompt.
+    pub fn budget(&mut self, target: &Target) -> Budget {
+        self.active.context.budget(target)
     }
 
     /// The id of the session.

@@ -1,7 +1,7 @@
 //! Compactions: requested from hooks or the engine, checked against the invariants, applied if they make progress.
 
 use ctxhost_engine_api::{Action, CompactRequest, Compaction, ModelRef, Plan, Transcript, Trigger};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::context::Context;
 use crate::error::ContextError;
@@ -13,7 +13,7 @@ use crate::target::{Budget, Target};
 use ctxhost_engine::{EngineAnswer, SlotError};
 use ctxhost_invariants::{self as invariants, EnforcedPlan, progress};
 use ctxhost_retention::{self as retention, Shares};
-use ctxhost_session::NewCompaction;
+use ctxhost_session::{NewCompaction, Record, RecordedCompaction, Session};
 
 /// Compaction attempts per prompt or per manual request. Later attempts ask the engine for more, and after three the
 /// emergency trim is more useful than another summary.
@@ -27,6 +27,8 @@ const EXCERPT_CHARS: usize = 80;
 pub(crate) struct CompactionRequest<'a> {
     pub(crate) model: &'a ModelRef,
     pub(crate) budget: Budget,
+    /// [`Target::recorded_window`].
+    pub(crate) window_tokens: Option<u64>,
     pub(crate) trigger: Trigger,
     /// From 1, counted per prompt or manual request.
     pub(crate) attempt: u32,
@@ -48,8 +50,14 @@ impl Context {
         self.limits.begin_request();
         for attempt in 1..=MAX_COMPACTIONS {
             self.ingest().await?;
-            let trigger = target.trigger;
-            let request = CompactionRequest { model: &model, budget, trigger, attempt, focus };
+            let request = CompactionRequest {
+                model: &model,
+                budget,
+                window_tokens: target.recorded_window(),
+                trigger: target.trigger,
+                attempt,
+                focus,
+            };
             let outcome = self.compact_once(request).await?;
             let is_final = !matches!(outcome.verdict, CompactionVerdict::Rejected { .. });
             outcomes.push(outcome);
@@ -122,7 +130,7 @@ impl Context {
             Ok(checked) => {
                 // Completed before it is applied: a kill in between is recovered from the intent.
                 intent.complete();
-                self.apply(&checked, &answer, &mut outcome, now_ms)?;
+                self.apply(&checked, &answer, &mut outcome, (now_ms, request.window_tokens))?;
                 self.limits.record_success();
             }
             Err(Rejection { reason, freed_tokens }) => {
@@ -190,7 +198,7 @@ impl Context {
         view: &Transcript,
         request: CompactionRequest<'_>,
     ) -> CompactRequest {
-        let CompactionRequest { model, budget, trigger, attempt, focus } = request;
+        let CompactionRequest { model, budget, trigger, attempt, focus, .. } = request;
         let settings = &self.settings;
         self.session.update_pinned();
         CompactRequest {
@@ -227,6 +235,7 @@ impl Context {
         let request = CompactionRequest {
             model: &model,
             budget,
+            window_tokens: target.recorded_window(),
             trigger: Trigger::Threshold,
             attempt: 1,
             focus: None,
@@ -269,9 +278,16 @@ impl Context {
         checked: &EnforcedPlan,
         answer: &EngineAnswer<Compaction>,
         outcome: &mut CompactionOutcome,
-        now_ms: i64,
+        (now_ms, window_tokens): (i64, Option<u64>),
     ) -> Result<(), ContextError> {
         let view = self.view();
+        // The key of the session format: another one would change the ids of compactions, which are hashes of their
+        // records.
+        let survival = &outcome.retention;
+        let host_details = match window_tokens {
+            Some(window_tokens) => json!({ "survival": survival, (WINDOW_KEY): window_tokens }),
+            None => json!({ "survival": survival }),
+        };
         self.session.compact(NewCompaction {
             plan: &checked.plan,
             view: &view,
@@ -281,9 +297,7 @@ impl Context {
             engine_version: answer.version.clone(),
             trigger: outcome.trigger.name().into(),
             timestamp_ms: Some(now_ms),
-            // The key of the session format: another one would change the ids of compactions, which are hashes of
-            // their records.
-            extra_details: json!({ "survival": outcome.retention }),
+            extra_details: host_details,
         })?;
         self.invalidate_counts();
         outcome.after_tokens = checked.tokens;
@@ -294,6 +308,21 @@ impl Context {
         }
         Ok(())
     }
+}
+
+/// The key of the host's details of a compaction record for [`Target::recorded_window`].
+const WINDOW_KEY: &str = "windowTokens";
+
+/// The largest window that a compaction of the session's branch was made for; `None` without a compaction, the largest
+/// number if one does not record it, or was asked for by the user.
+pub fn compacted_window(session: &Session) -> Option<u64> {
+    let compactions = session.branch().into_iter().filter_map(Record::compaction);
+    let window = |compaction: RecordedCompaction| {
+        let is_asked_for = compaction.trigger == Trigger::Manual.name();
+        let window_tokens = compaction.host_details.get(WINDOW_KEY).and_then(Value::as_u64);
+        window_tokens.filter(|_| !is_asked_for).unwrap_or(u64::MAX)
+    };
+    compactions.map(window).max()
 }
 
 /// The answer to a compaction request.

@@ -35,7 +35,7 @@ mod session_directory;
 mod settings;
 mod target;
 
-pub use compact::MAX_COMPACTIONS;
+pub use compact::{MAX_COMPACTIONS, compacted_window};
 pub use context::Context;
 pub use error::ContextError;
 pub use ingest::IngestProgress;

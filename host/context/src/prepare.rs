@@ -146,6 +146,7 @@ impl Context {
         let compaction = CompactionRequest {
             model: request.model,
             budget: request.budget,
+            window_tokens: request.target.recorded_window(),
             trigger: request.target.trigger,
             attempt: progress.round,
             focus: None,

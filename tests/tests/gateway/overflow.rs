@@ -286,6 +286,44 @@ async fn a_restart_does_not_compact_what_the_upstream_has_counted() {
     assert_eq!(upstream.last().body, before, "the request fits as it did before");
 }
 
+/// A router that falls back once to a small model must not cost the large one most of the history.
+#[tokio::test]
+async fn a_compaction_for_a_small_window_is_not_for_a_large_one() {
+    const CONFIG: &str =
+        "[models.m]\nwindow_tokens = 200000\n[models.small]\nwindow_tokens = 16000\n";
+    let upstream = Upstream::start(|_| {
+        let answer = json!({ "choices": [{ "index": 0, "finish_reason": "stop",
+            "message": { "role": "assistant", "content": "Noted." } }] });
+        plain(200, "application/json", answer.to_string())
+    })
+    .await;
+    let mut gate = Gate::before(&upstream.url, CONFIG).await;
+    let mut texts: Vec<String> = Vec::new();
+    for turn in 0..40 {
+        let text = format!("Step {turn}. {}", "The parser reads the ledger again. ".repeat(60));
+        texts.push(text);
+        let mut body = request(Wire::OpenAiChat, &texts, false);
+        let is_small = turn % 10 == 7;
+        if is_small {
+            body["model"] = "small".into();
+        }
+        let answer = ask(&gate, Wire::OpenAiChat, &body, false).await;
+        assert_eq!(answer.status(), 200);
+        answer.bytes().await.unwrap();
+        let sent = String::from_utf8(upstream.last().body.to_vec()).unwrap();
+        let is_whole = upstream.last().body == body.to_string();
+        let fits_small = sent.len() < 16_000 * 4;
+        assert!(if is_small { fits_small } else { is_whole }, "turn {turn}: {}", sent.len());
+        texts.push("Noted.".to_owned());
+        if turn == 30 {
+            let Gate { end, task, state, .. } = gate;
+            end.cancel();
+            task.await.unwrap();
+            gate = Gate::again(&upstream.url, CONFIG, state).await;
+        }
+    }
+}
+
 /// The config alone says how often; a provider that is never content is told of in its own words.
 #[tokio::test]
 async fn as_many_forms_are_tried_as_the_config_says() {

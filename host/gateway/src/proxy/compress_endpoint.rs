@@ -184,7 +184,9 @@ impl Proxy {
             is_applied |= prompt.compactions.iter().any(applied);
             // Set before rendering: a compacted conversation is never returned as the client's own
             // bytes.
-            ingested.conversation.state().is_compacted |= is_applied;
+            if is_applied {
+                ingested.conversation.state().set_compacted(true);
+            }
             // The first budget counts; later ones are lowered to make room for the references.
             let budget_tokens = *budget_tokens.get_or_insert(prompt.budget_tokens);
             let rendered = render(ingested, parsed, &prompt, has_references);

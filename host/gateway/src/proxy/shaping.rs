@@ -13,7 +13,9 @@ use super::thinking::{ThinkingContext, ThinkingPlan, last_compacted_unit};
 use crate::conversations::{Conversation, ConversationLabel, KnownItems, PendingRequest};
 use ctxhost_agent::TurnError;
 use ctxhost_blobs::ImageStore;
-use ctxhost_context::{CompactionOutcome, CompactionVerdict, LiveSession, Prompt};
+use ctxhost_context::{
+    CompactionOutcome, CompactionVerdict, LiveSession, Prompt, Target, compacted_window,
+};
 use ctxhost_dialects::inbound::{
     EntryLocation, InboundDialect, ParsedBody, SourceBody, render_body,
 };
@@ -82,6 +84,19 @@ impl Proxy {
             ))
         };
         let label = ingested.conversation.label.get_or_init(read_label).clone();
+        if let Some(tokens) = self.whole_history_tokens(ingested, &request.target) {
+            let report = ShapingReport {
+                engine: ingested.guard.context().engine().serving_info().id,
+                tokens: Some(tokens),
+                before_tokens: Some(tokens),
+                compaction: compaction_label(&[], ingested.client_compacts),
+                session: ingested.session.clone(),
+                label,
+                max_tokens: None,
+            };
+            let body = parsed.bytes.clone();
+            return Ok(ShapedRequest { body, lowered: None, report, tokens });
+        }
         let prompt = ingested.guard.prepare(&request.target).await?;
         let is_unchanged = record_shaping(&ingested.conversation, &prompt);
         let (view, enforced) = (&prompt.view, &prompt.checked);
@@ -109,6 +124,26 @@ impl Proxy {
         let body = render_request_body(parsed, &known_items, &enforced, view, &context);
         let report = ShapingReport { tokens: Some(enforced.tokens), ..report };
         Ok(ShapedRequest { body: body.into(), lowered: None, report, tokens: enforced.tokens })
+    }
+
+    /// The size of the client's history, in estimated tokens, if it fits as it is although it was compacted: for a model with at
+    /// most half of this one's window. Otherwise one request to a small model would cost the others most of the history.
+    fn whole_history_tokens(&self, ingested: &mut IngestedRequest, target: &Target) -> Option<u64> {
+        let tokens = {
+            let mut state = ingested.conversation.state();
+            if !state.is_compacted {
+                return None;
+            }
+            let session = ingested.guard.context().session().session();
+            let window = *state
+                .compacted_window
+                .get_or_insert_with(|| compacted_window(session).unwrap_or(u64::MAX));
+            if window.saturating_mul(2) > target.window_tokens {
+                return None;
+            }
+            state.known.client_tokens()
+        };
+        (tokens <= ingested.guard.budget(target).tokens).then_some(tokens)
     }
 
     /// What the renderer needs beside the plan.
@@ -222,8 +257,9 @@ fn shows_all_entries(view: &Transcript, known_items: &KnownItems) -> bool {
 fn record_shaping(conversation: &Conversation, prompt: &Prompt) -> bool {
     let is_untouched = is_untouched(&prompt.checked, &prompt.view, &conversation.known_items());
     let mut state = conversation.state();
-    state.is_compacted |=
-        prompt.compactions.iter().any(|outcome| outcome.verdict == CompactionVerdict::Applied);
+    if prompt.compactions.iter().any(|outcome| outcome.verdict == CompactionVerdict::Applied) {
+        state.set_compacted(true);
+    }
     !state.is_compacted && is_untouched
 }
 
