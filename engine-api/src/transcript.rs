@@ -233,6 +233,22 @@ impl<'a> Entry<'a> {
             && !self.has(Flags::HEARTBEAT)
     }
 
+    /// The `customType` of a note with [instructions](Self::is_instruction).
+    pub const INSTRUCTION_TYPE: &'static str = "ctxhost.instruction";
+
+    /// Whether this note is a message of the system within the conversation: what the client's program wants of the model
+    /// from here on.
+    pub fn is_instruction(&self) -> bool {
+        #[derive(serde::Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct NoteType {
+            custom_type: String,
+        }
+        self.kind() == EntryKind::Custom
+            && serde_json::from_str(self.raw())
+                .is_ok_and(|note: NoteType| note.custom_type == Self::INSTRUCTION_TYPE)
+    }
+
     /// The id of the entry in the session file; stable across compactions and restarts.
     pub fn id(&self) -> &'a str {
         self.raw.id.as_str()

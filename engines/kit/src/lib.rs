@@ -56,3 +56,4 @@ pub mod redact;
 pub mod requests;
 pub mod rules;
 pub mod text;
+mod wordings;

@@ -9,6 +9,7 @@ use crate::dialogue::is_request;
 use crate::identifiers::states_fact;
 use crate::rules::find_rules;
 use crate::text::{FILE, IMAGE, with_placeholder};
+use crate::wordings::WordingCounts;
 
 /// A request and its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +24,8 @@ pub struct SizedRequest {
     pub is_rule: bool,
     /// Whether it states a fact, such as a path, an address or an order number.
     pub states_fact: bool,
+    /// Whether newer requests have the same words except for numbers and few others.
+    pub is_repeated: bool,
 }
 
 impl SizedRequest {
@@ -33,8 +36,9 @@ impl SizedRequest {
             seq: entry.seq(),
             tokens,
             text_tokens: tokens::estimate(&text_of_request(entry)).min(tokens),
-            is_rule: find_rules(entry.text()).next().is_some(),
+            is_rule: entry.is_instruction() || find_rules(entry.text()).next().is_some(),
             states_fact: states_fact(entry.text()),
+            is_repeated: false,
         }
     }
 }
@@ -62,8 +66,8 @@ pub enum RequestForm {
 }
 
 /// The requests that take at most `room_tokens`, by position: rules in half of it, then facts in half of it, then the
-/// others. `newest_first` is their order. A text that is too long is skipped. Images and files take what the texts
-/// leave.
+/// others, and those that newer ones repeat last. `newest_first` is their order. A text that is too long is skipped.
+/// Images and files take what the texts leave.
 pub fn choose_requests(
     newest_first: &[SizedRequest],
     room_tokens: u64,
@@ -72,9 +76,10 @@ pub fn choose_requests(
     let mut left_tokens = room_tokens;
     // At most half each, so that they do not displace what was asked last.
     type IsOfKind = fn(&SizedRequest) -> bool;
-    let kinds: [(IsOfKind, u64); 3] = [
-        (|request| request.is_rule, room_tokens / 2),
-        (|request| request.states_fact, room_tokens / 2),
+    let kinds: [(IsOfKind, u64); 4] = [
+        (|request| request.is_rule && !request.is_repeated, room_tokens / 2),
+        (|request| request.states_fact && !request.is_repeated, room_tokens / 2),
+        (|request| !request.is_repeated, room_tokens),
         (|_| true, room_tokens),
     ];
     for (is_of_kind, most_tokens) in kinds {
@@ -101,13 +106,15 @@ pub fn choose_requests(
 #[derive(Debug, Default)]
 pub struct RequestList {
     requests: Vec<SizedRequest>,
+    wordings: WordingCounts,
 }
 
 impl RequestList {
     /// Adds the next entry if it is a request.
     pub fn read_entry(&mut self, entry: &Entry<'_>) {
-        if is_request(entry) {
+        if is_request(entry) || entry.is_instruction() {
             self.requests.push(SizedRequest::new(entry));
+            self.wordings.add(entry.text());
         }
     }
 
@@ -128,15 +135,21 @@ impl RequestList {
         room_tokens: u64,
         is_shown: impl Fn(u64) -> bool,
     ) -> BTreeMap<u64, RequestForm> {
-        let older = self.requests.iter().rev().filter(|request| request.seq < end);
-        let older: Vec<SizedRequest> =
-            older.filter(|request| !is_shown(request.seq)).copied().collect();
+        let older = self.requests.iter().enumerate().filter(|(_, request)| request.seq < end);
+        let mut older: Vec<SizedRequest> = older
+            .filter(|(_, request)| !is_shown(request.seq))
+            .map(|(at, request)| SizedRequest {
+                is_repeated: self.wordings.is_repeated(at),
+                ..*request
+            })
+            .collect();
+        older.reverse();
         choose_requests(&older, room_tokens)
     }
 
     /// Memory use in bytes.
     pub fn size_bytes(&self) -> usize {
-        self.requests.capacity() * size_of::<SizedRequest>()
+        self.requests.capacity() * size_of::<SizedRequest>() + self.wordings.size_bytes()
     }
 }
 
@@ -147,7 +160,14 @@ mod tests {
     use super::*;
 
     fn request(seq: u64, tokens: u64, is_rule: bool) -> SizedRequest {
-        SizedRequest { seq, tokens, text_tokens: tokens, is_rule, states_fact: false }
+        SizedRequest {
+            seq,
+            tokens,
+            text_tokens: tokens,
+            is_rule,
+            states_fact: false,
+            is_repeated: false,
+        }
     }
 
     #[test]

@@ -25,6 +25,9 @@ const READ_CHARS: u64 = 12_000;
 // Otherwise one directory listing displaces everything else.
 const PRINTED_NAMES: usize = 24;
 
+/// What marks a message of the system among the user's requests.
+pub(super) const INSTRUCTION: &str = "(system) ";
+
 /// What the ledger takes from an entry.
 #[derive(Debug, Default)]
 pub(super) struct EntryItems {
@@ -76,7 +79,7 @@ impl EntryItems {
     }
 
     fn add_message(&mut self, entry: &Entry<'_>) {
-        if !is_request(entry) {
+        if !is_request(entry) && !entry.is_instruction() {
             return self.add_mentioned(names::extract_names(entry.text(), READ_CHARS));
         }
         self.add_mentioned(names::extract_facts(entry.text(), READ_CHARS));
@@ -85,6 +88,7 @@ impl EntryItems {
             text.push_str(if text.is_empty() { IMAGE } else { " [with an image]" });
         }
         if !text.is_empty() {
+            let text = if entry.is_instruction() { format!("{INSTRUCTION}{text}") } else { text };
             self.requests.push(request_item(text));
         }
     }

@@ -2,11 +2,13 @@
 
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 
+use super::entry_items::INSTRUCTION;
 use super::items::{LedgerItem, LedgerItems, text_line};
 use super::names;
 use crate::caps::fair_cap;
 use crate::rules::find_rules;
 use crate::text::head_and_tail;
+use crate::wordings::find_repeated;
 
 /// Lower bound of a cut request, in weighted characters.
 // A request fits into it; what is cut is text pasted into the message.
@@ -20,7 +22,7 @@ const GAP: &str = " […] ";
 
 /// Renders the block, oldest first, in at most `room_chars` weighted characters. If necessary the
 /// longest requests are cut; if even that is too little, requests with rules stay before those with
-/// names, and those before the others, each newest first.
+/// names, and those before the others, each newest first; requests that newer ones repeat come last.
 pub(super) fn render(requests: &LedgerItems, room_chars: u64, tag: &str) -> Vec<String> {
     let requests = requests.oldest_first();
     let room_chars = room_chars.saturating_sub(TAG_CHARS);
@@ -30,15 +32,28 @@ pub(super) fn render(requests: &LedgerItems, room_chars: u64, tag: &str) -> Vec<
         .iter()
         .map(|item| {
             let line = line(&item.text, limit_chars, tag);
-            RequestLine { kind: item.request_kind, chars: size(&line), line, is_shown: false }
+            RequestLine {
+                kind: item.request_kind,
+                chars: size(&line),
+                line,
+                is_repeated: false,
+                is_shown: false,
+            }
         })
         .collect();
+    let repeated = find_repeated(requests.iter().map(|item| item.text.as_str()));
+    for (line, is_repeated) in lines.iter_mut().zip(repeated) {
+        line.is_repeated = is_repeated;
+    }
     let mut left_chars = room_chars;
     if lines.iter().map(|line| line.chars).sum::<u64>() > room_chars {
         // At most half for each kind, so that rules do not displace what was asked last.
         for kind in [RequestKind::Rule, RequestKind::Named] {
-            left_chars -= show_newest(&mut lines, left_chars / 2, |line| line.kind == kind);
+            left_chars -= show_newest(&mut lines, left_chars / 2, |line| {
+                line.kind == kind && !line.is_repeated
+            });
         }
+        left_chars -= show_newest(&mut lines, left_chars, |line| !line.is_repeated);
     }
     show_newest(&mut lines, left_chars, |_| true);
     lines.into_iter().filter(|line| line.is_shown).map(|line| line.line).collect()
@@ -58,7 +73,7 @@ pub(super) enum RequestKind {
 
 /// A request for the ledger.
 pub(super) fn request_item(text: String) -> LedgerItem {
-    let request_kind = if find_rules(&text).next().is_some() {
+    let request_kind = if text.starts_with(INSTRUCTION) || find_rules(&text).next().is_some() {
         RequestKind::Rule
     } else if !names::extract_facts(&text, NAME_READ_CHARS).is_empty() {
         RequestKind::Named
@@ -72,6 +87,7 @@ struct RequestLine {
     kind: RequestKind,
     line: String,
     chars: u64,
+    is_repeated: bool,
     is_shown: bool,
 }
 

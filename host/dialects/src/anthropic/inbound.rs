@@ -95,6 +95,7 @@ impl InboundDialect for AnthropicInbound {
                 }
                 "user" => parse_user_content(content, &tools),
                 // Claude Code sends messages of the role `system` in mid-conversation.
+                "system" => vec![ParsedEntry::Instruction(text_of(Some(&content)))],
                 _ => vec![ParsedEntry::Note(text_of(Some(&content)))],
             }))
         };

@@ -66,7 +66,9 @@ impl ItemGroup {
 pub enum ParsedEntry {
     /// A message of the user, the model or a tool.
     Message(ChatMessage),
-    /// Text that the client adds in mid-conversation: a reminder, an instruction.
+    /// A message of the system within the conversation: what the client's program wants of the model.
+    Instruction(String),
+    /// Other text that the client adds: a reminder, a result without a call.
     Note(String),
 }
 

@@ -100,6 +100,7 @@ impl InboundDialect for OllamaInbound {
                     open = Some(UnansweredCalls::new(named));
                     vec![assistant_entry(API, answer)]
                 }
+                "system" => vec![ParsedEntry::Instruction(text_of(message.get("content")))],
                 _ => vec![ParsedEntry::Note(text_of(message.get("content")))],
             };
             is_start &= entries.is_empty();

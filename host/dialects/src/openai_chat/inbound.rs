@@ -92,6 +92,9 @@ impl InboundDialect for OpenAiChatInbound {
                     tools.record(&answer);
                     vec![assistant_entry(API, answer)]
                 }
+                "system" | "developer" => {
+                    vec![ParsedEntry::Instruction(text_of(message.get("content")))]
+                }
                 _ => vec![ParsedEntry::Note(text_of(message.get("content")))],
             };
             is_start &= entries.is_empty();

@@ -154,7 +154,7 @@ impl InboundDialect for OpenAiResponsesInbound {
             let entries = match kind {
                 ItemKind::User => vec![user_entry(take_content(&mut item))],
                 ItemKind::Instruction if is_start => Vec::new(),
-                ItemKind::Instruction => vec![ParsedEntry::Note(instruction_text(&item))],
+                ItemKind::Instruction => vec![ParsedEntry::Instruction(instruction_text(&item))],
                 ItemKind::Compaction => Vec::new(),
                 ItemKind::Result if continued.is_none() => vec![parse_result(item, &tools)],
                 ItemKind::Answer | ItemKind::Result => {

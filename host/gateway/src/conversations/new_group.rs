@@ -28,7 +28,7 @@ impl EntryTraits {
     pub(crate) fn of_entry(entry: ParsedEntry) -> EntryTraits {
         match entry {
             ParsedEntry::Message(message) => EntryTraits::of_message(message),
-            ParsedEntry::Note(_) => EntryTraits::default(),
+            ParsedEntry::Instruction(_) | ParsedEntry::Note(_) => EntryTraits::default(),
         }
     }
 

@@ -3,9 +3,10 @@
 use super::ingest::IngestError;
 use crate::conversations::{EntryTraits, KnownItems, NewGroup, RequestItems};
 use ctxhost_dialects::inbound::{InboundDialect, InboundError, ParseContext, ParsedEntry};
+use ctxhost_engine_api::Entry;
 use ctxhost_session::{RecordBody, SessionError};
 
-/// The custom type of records for text that a client injects in the middle of a conversation.
+/// The custom type of records for other text that a client adds in the middle of a conversation.
 const NOTE: &str = "client";
 
 /// New item groups and the records that they become.
@@ -69,6 +70,9 @@ impl NewItems {
 fn record_body(entry: &ParsedEntry) -> Result<RecordBody, SessionError> {
     match entry {
         ParsedEntry::Message(message) => RecordBody::from_message(message),
+        ParsedEntry::Instruction(text) => {
+            Ok(RecordBody::custom_message(Entry::INSTRUCTION_TYPE, text, true))
+        }
         ParsedEntry::Note(text) => Ok(RecordBody::custom_message(NOTE, text, true)),
     }
 }

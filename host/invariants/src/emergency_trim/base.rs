@@ -2,10 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use ctxhost_engine_api::Transcript;
-use ctxhost_engine_kit::identifiers::states_fact;
+use ctxhost_engine_api::{Entry, Transcript};
 use ctxhost_engine_kit::requests::{SizedRequest, choose_requests};
-use ctxhost_engine_kit::rules::find_rules;
 
 use super::cost::{self, EntryCost};
 use super::shorten::MIN_TEXT_TOKENS;
@@ -147,19 +145,14 @@ fn requests(
     if room_tokens == 0 {
         return BTreeSet::new();
     }
-    let messages = view.iter().rev().filter(|entry| entry.is_user_message());
+    let is_request = |entry: &Entry<'_>| entry.is_user_message() || entry.is_instruction();
+    let messages = view.iter().rev().filter(is_request);
     let messages = messages.filter(|entry| !is_included(entry.seq()));
     // A pasted file that does not fit must not keep out older requests.
     let fitting = messages.filter(|entry| entry.tokens() <= room_tokens).take(READ_REQUESTS);
     let sizes: Vec<SizedRequest> = fitting
-        .map(|entry| SizedRequest {
-            seq: entry.seq(),
-            tokens: entry.tokens(),
-            // What is verbatim here has its images; the text of others is in the ledger.
-            text_tokens: entry.tokens(),
-            is_rule: find_rules(entry.text()).next().is_some(),
-            states_fact: states_fact(entry.text()),
-        })
+        // What is verbatim here has its images; the text of others is in the ledger.
+        .map(|entry| SizedRequest { text_tokens: entry.tokens(), ..SizedRequest::new(&entry) })
         .collect();
     choose_requests(&sizes, room_tokens).into_keys().collect()
 }

@@ -13,7 +13,7 @@ fn content(content: &Value) -> Vec<ChatBlock> {
     let groups = GeminiInbound.parse_items(&mut json_items(&[text.as_str()]), before).unwrap();
     match &groups[0].entries[0] {
         ParsedEntry::Message(message) => message.content().to_vec(),
-        ParsedEntry::Note(text) => panic!("a note: {text}"),
+        ParsedEntry::Instruction(text) | ParsedEntry::Note(text) => panic!("a note: {text}"),
     }
 }
 

@@ -22,6 +22,7 @@ fn shape(groups: &[ItemGroup]) -> Vec<(usize, &str)> {
         ParsedEntry::Message(ChatMessage::User(_)) => "user",
         ParsedEntry::Message(ChatMessage::Assistant(_)) => "assistant",
         ParsedEntry::Message(ChatMessage::ToolResult(_)) => "result",
+        ParsedEntry::Instruction(_) => "instruction",
         ParsedEntry::Note(_) => "note",
     };
     groups.iter().map(|group| (group.item_count, group.entries.first().map_or("-", role))).collect()

@@ -188,6 +188,8 @@ fn content_of(entry: &ParsedEntry) -> Option<String> {
             let message = serde_json::to_value(message).ok()?;
             Some(message.get("content")?.to_string())
         }
-        ParsedEntry::Note(text) => serde_json::to_string(text).ok(),
+        ParsedEntry::Instruction(text) | ParsedEntry::Note(text) => {
+            serde_json::to_string(text).ok()
+        }
     }
 }
