@@ -15,7 +15,7 @@ use std::ops::Range;
 
 use super::known_items::{KnownItem, KnownItems};
 use super::matching::{FRONT_ITEMS, HistoryRewrite};
-use super::seeded_hash::RequestItems;
+use super::seeded_hash::{RequestItems, SeededHash};
 use super::traits::ItemAuthor;
 use ctxhost_dialects::inbound::EntryLocation;
 use ctxhost_session::{Record, RecordBody, RecordKind, Session, parse_context_edit};
@@ -70,6 +70,16 @@ impl KnownItems {
             }
         }
         None
+    }
+
+    /// Whether a request has an answer of this conversation with a random call id, which no other conversation has.
+    pub(crate) fn shares_call_id(&self, request: &mut RequestItems<'_>) -> bool {
+        let answers = self.items.iter().filter(|known| known.is_from(ItemAuthor::Model));
+        let known: HashSet<SeededHash> = answers.map(|known| known.canonical.hash).collect();
+        (0..request.len()).rev().any(|at| {
+            request.canonical_hash(at).is_some_and(|hash| known.contains(&hash))
+                && request.has_random_id(at)
+        })
     }
 
     /// The items after the first `number` groups that a request does not have from item `at` on; `None` if it lacks a
