@@ -6,7 +6,7 @@
 //!  request  q1       a1  q2             a2  q3 c r a3 q4
 //! ```
 //!
-//! What is left out is no longer sent, so the engine no longer gets it; the session keeps it. Each question and each
+//! The engine gets what the client still sends; the session keeps the rest. Each question and each
 //! final answer must remain, except at the start. As tool calls are what distinguishes runs of one task, the answers
 //! that remain must prove the identity.
 

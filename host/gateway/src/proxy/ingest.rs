@@ -116,7 +116,7 @@ impl Proxy {
                     if let Some(amended) = amended {
                         return self.amend(amended, conversation, guard, meta, request_items).await;
                     }
-                    // Not after the items that are kept: the one that is no edit is before them.
+                    // An item before `kept` differs in a way that an edit does not.
                     let known = conversation.known_items();
                     known.groups_before(known.common_items(request_items))
                 }
