@@ -6,7 +6,7 @@
 //!  request  q1       a1  q2             a2  q3 c r a3 q4
 //! ```
 //!
-//! What is left out is no longer sent, so the engine no longer gets it; the session keeps it. Each question and each
+//! The engine gets what the client still sends; the session keeps the rest. Each question and each
 //! final answer must remain, except at the start. As tool calls are what distinguishes runs of one task, the answers
 //! that remain must prove the identity.
 
@@ -15,7 +15,7 @@ use std::ops::Range;
 
 use super::known_items::{KnownItem, KnownItems};
 use super::matching::{FRONT_ITEMS, HistoryRewrite};
-use super::seeded_hash::RequestItems;
+use super::seeded_hash::{RequestItems, SeededHash};
 use super::traits::ItemAuthor;
 use ctxhost_dialects::inbound::EntryLocation;
 use ctxhost_session::{Record, RecordBody, RecordKind, Session, parse_context_edit};
@@ -70,6 +70,16 @@ impl KnownItems {
             }
         }
         None
+    }
+
+    /// Whether a request has an answer of this conversation with a random call id, which no other conversation has.
+    pub(crate) fn shares_call_id(&self, request: &mut RequestItems<'_>) -> bool {
+        let answers = self.items.iter().filter(|known| known.is_from(ItemAuthor::Model));
+        let known: HashSet<SeededHash> = answers.map(|known| known.canonical.hash).collect();
+        (0..request.len()).rev().any(|at| {
+            request.canonical_hash(at).is_some_and(|hash| known.contains(&hash))
+                && request.has_random_id(at)
+        })
     }
 
     /// The items after the first `number` groups that a request does not have from item `at` on; `None` if it lacks a

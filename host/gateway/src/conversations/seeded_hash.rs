@@ -10,7 +10,7 @@ use serde_json::Value;
 use xxhash_rust::xxh3::{Xxh3, xxh3_128_with_seed};
 
 use super::returned_summary::ReturnedSummary;
-use super::traits::{ItemTraits, has_no_calls, identifying_chars};
+use super::traits::{ItemTraits, has_no_calls, has_random_id, identifying_chars};
 use crate::secret::SecretFile;
 use ctxhost_dialects::inbound::parse_item;
 use ctxhost_session::SessionError;
@@ -257,6 +257,12 @@ impl<'a> RequestItems<'a> {
     pub(super) fn continues_answer(&self, at: usize, answer: ItemTraits) -> bool {
         let item = self.items.get(at).and_then(|item| parse_item(item).ok());
         item.is_some_and(|item| answer.is_start_of(self.names.seed, &item))
+    }
+
+    /// Whether an item has a call id that is long enough to be random.
+    pub(super) fn has_random_id(&self, at: usize) -> bool {
+        let item = self.items.get(at).and_then(|item| parse_item(item).ok());
+        item.is_some_and(|item| has_random_id(&item))
     }
 
     /// Whether an item is an answer without calls.

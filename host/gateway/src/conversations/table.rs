@@ -2,6 +2,7 @@
 //!
 //! Memory is a cache: any conversation can be evicted and is found again by its first items.
 
+mod best_match;
 mod eviction;
 mod state;
 
@@ -13,11 +14,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 
+use self::best_match::{best_match, single_best};
 pub(crate) use self::eviction::CacheLimits;
 use self::state::TableState;
 use super::conversation::{Conversation, SessionLocation};
 use super::index::{self, ConversationIndex, IndexEntry};
-use super::matching::RequestMatch;
 use super::read_pool::ReadPool;
 use super::seeded_hash::{ConversationScope, RequestItems, SeededHash};
 use ctxhost_session::SessionFolder;
@@ -145,23 +146,18 @@ impl ConversationTable {
         request: &mut RequestItems<'_>,
         has_summary: bool,
     ) -> Option<Arc<Conversation>> {
-        let mut best: Option<(usize, Arc<Conversation>)> = None;
-        let mut is_single = true;
-        for conversation in self.in_scope(request.scope()) {
-            let known = conversation.known_items();
-            let count = known.match_after_summary(request, has_summary).or_else(|| {
-                let shorter = conversation.state().match_without_oldest(request, true);
-                shorter.map(|rewrite| rewrite.kept)
+        let found = self.in_scope(request.scope());
+        let by_newest = single_best(&found, |conversation| {
+            conversation.known_items().match_after_summary(request, has_summary)
+        });
+        // More may be left out than the oldest messages. Another run of the same task may then match as well.
+        by_newest.unwrap_or_else(|| {
+            let by_answers = single_best(&found, |conversation| {
+                let rewrite = conversation.state().match_without_oldest(request, true);
+                rewrite.map(|rewrite| rewrite.kept)
             });
-            let Some(count) = count else { continue };
-            let most = best.as_ref().map_or(0, |(most, _)| *most);
-            if count > most {
-                (best, is_single) = (Some((count, conversation)), true);
-            } else if count == most {
-                is_single = false;
-            }
-        }
-        best.filter(|_| is_single).map(|(_, conversation)| conversation)
+            by_answers.flatten()
+        })
     }
 
     /// The only conversation in memory from which a request differs in its first message. `key` has no conversation.
@@ -409,75 +405,6 @@ impl ConversationTable {
     fn table(&self) -> MutexGuard<'_, TableState> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// The best match of a request, and whether no other conversation can be better.
-fn best_match(
-    known: &[Arc<Conversation>],
-    request: &mut RequestItems<'_>,
-) -> (Option<Arc<Conversation>>, bool) {
-    let (mut exact, mut rewritten, mut forked) = (None, None, None);
-    let mut is_tied = false;
-    let take = |best: &mut Option<MatchCandidate>, candidate: MatchCandidate| {
-        if best.as_ref().is_none_or(|best| candidate.items > best.items) {
-            *best = Some(candidate);
-        }
-    };
-    for conversation in known {
-        let state = conversation.state();
-        let candidate = |items: usize, is_sure: bool| MatchCandidate {
-            items,
-            is_sure,
-            conversation: conversation.clone(),
-        };
-        match state.match_request(request) {
-            RequestMatch::Continues { .. } => {
-                take(&mut exact, candidate(state.known.len(), state.known.has_answer()));
-            }
-            RequestMatch::Rewrites(rewrite) => {
-                let is_sure = !rewrite.is_proven_by_answers;
-                is_tied = rewritten.as_ref().is_some_and(|best: &MatchCandidate| {
-                    !is_sure && best.items == rewrite.kept || is_tied && best.items >= rewrite.kept
-                });
-                take(&mut rewritten, candidate(rewrite.kept, is_sure));
-            }
-            RequestMatch::Forks { .. } => {
-                take(&mut forked, candidate(state.known.common_items(request), true))
-            }
-            RequestMatch::Within { .. } => {
-                take(&mut forked, candidate(state.known.common_items(request), false))
-            }
-            RequestMatch::Unrelated => {}
-        }
-    }
-    // Two conversations that were the same apart from what is left out.
-    if is_tied && exact.is_none() {
-        return (None, true);
-    }
-    // An exact match wins, unless it has no model answer yet: many conversations start alike.
-    let continued = match (exact, rewritten) {
-        (Some(exact), _) if exact.is_sure => Some(exact),
-        (exact, None) => exact,
-        (_, rewritten) => rewritten,
-    };
-    match (continued, forked) {
-        // A client that replays a conversation from its start is within the original all the time. It keeps
-        // to its own fork.
-        (Some(continued), Some(forked)) if !forked.is_sure || forked.items <= continued.items => {
-            (Some(continued.conversation), continued.is_sure)
-        }
-        (_, Some(forked)) => (Some(forked.conversation), false),
-        (Some(continued), None) => (Some(continued.conversation), continued.is_sure),
-        (None, None) => (None, false),
-    }
-}
-
-/// A candidate for the conversation of a request.
-struct MatchCandidate {
-    conversation: Arc<Conversation>,
-    /// The number of common items.
-    items: usize,
-    is_sure: bool,
 }
 
 #[cfg(test)]

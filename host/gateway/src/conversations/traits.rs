@@ -147,13 +147,23 @@ impl ItemTraits {
 /// The characters of an answer that tell it from others: its texts, and the ids of its calls, if they are
 /// long enough to be random.
 pub(crate) fn identifying_chars(item: &Value) -> usize {
-    const RANDOM_ID_CHARS: usize = 20;
     let mut parts = ItemParts::default();
     parts.take_item(item);
-    let digits = |id: &str| id.bytes().filter(u8::is_ascii_digit).count();
-    // Names of tools may be long, too.
-    let ids = parts.ids.iter().filter(|id| id.len() >= RANDOM_ID_CHARS && digits(id) > 1);
+    let ids = parts.ids.iter().filter(|id| is_random(id));
     parts.texts.iter().chain(ids).map(|text| text.chars().count()).sum()
+}
+
+/// Whether an item has a call id that is long enough to be random.
+pub(crate) fn has_random_id(item: &Value) -> bool {
+    let mut parts = ItemParts::default();
+    parts.take_item(item);
+    parts.ids.iter().any(|id| is_random(id))
+}
+
+/// Whether an id is long enough to be random. Names of tools may be long, too.
+fn is_random(id: &str) -> bool {
+    const RANDOM_ID_CHARS: usize = 20;
+    id.len() >= RANDOM_ID_CHARS && id.bytes().filter(u8::is_ascii_digit).count() > 1
 }
 
 /// Whether an item is an answer with text and without calls.

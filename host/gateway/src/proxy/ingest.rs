@@ -13,7 +13,8 @@ use super::client_compaction;
 use super::core::Proxy;
 use super::new_items::NewItems;
 use crate::conversations::{
-    Conversation, KnownItems, LastRequest, RequestItems, RequestMatch, SeededHash, has_compactions,
+    Conversation, HistoryRewrite, KnownItems, LastRequest, RequestItems, RequestMatch, SeededHash,
+    has_compactions,
 };
 use ctxhost_agent::{SessionGuard, SessionId, TurnError};
 use ctxhost_context::accounting::TokenAccounting;
@@ -101,6 +102,9 @@ impl Proxy {
                     return self.resume(conversation, guard, meta, request_items).await;
                 }
                 RequestMatch::Rewrites(rewrite) => {
+                    if has_foreign_summary(&conversation, &rewrite, request_items) {
+                        return self.rewind(conversation, guard, 0, meta, request_items).await;
+                    }
                     let session = guard.context().session().session();
                     let amended = find_amendment(
                         &conversation,
@@ -112,7 +116,7 @@ impl Proxy {
                     if let Some(amended) = amended {
                         return self.amend(amended, conversation, guard, meta, request_items).await;
                     }
-                    // Not after the items that are kept: the one that is no edit is before them.
+                    // An item before `kept` differs in a way that an edit does not.
                     let known = conversation.known_items();
                     known.groups_before(known.common_items(request_items))
                 }
@@ -209,6 +213,7 @@ impl Proxy {
             Some(_) => None,
             None => conversation.state().match_without_oldest(request_items, false),
         };
+        let rewrite = rewrite.filter(|it| !has_foreign_summary(&conversation, it, request_items));
         if let Some(rewrite) = rewrite {
             let session = guard.context().session().session();
             let amended =
@@ -433,6 +438,18 @@ struct PendingAmendment {
     amendment: Amendment,
     removed: Vec<Range<usize>>,
     replaced: Vec<usize>,
+}
+
+/// Whether the session of a rewritten history may have a summary of what another run of the same task did. Equal answers
+/// do not tell two such runs apart, only call ids do. A branch from the start has no summary.
+fn has_foreign_summary(
+    conversation: &Conversation,
+    rewrite: &HistoryRewrite,
+    request_items: &mut RequestItems<'_>,
+) -> bool {
+    rewrite.is_proven_by_answers
+        && conversation.state().is_compacted
+        && !conversation.known_items().shares_call_id(request_items)
 }
 
 /// The known items up to some item group, and the fork point after it.

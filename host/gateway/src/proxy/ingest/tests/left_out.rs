@@ -329,3 +329,28 @@ async fn a_fork_at_an_edited_question_records_the_edit() {
     let text = session_text(folder.path(), &forked);
     assert!(text.contains("Why?"), "{text}");
 }
+
+#[tokio::test]
+async fn another_run_of_the_task_gets_no_summary_of_this_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = Gateway::open(folder.path(), 8_000).await;
+    let mut full = Vec::new();
+    let mut is_compacted = false;
+    for number in 0..12 {
+        let mut new = turn("It", number);
+        let secret = format!("/srv/secret/4711_{number}.rs ").repeat(200);
+        new[2] = result(number, &secret);
+        full.extend(new);
+        let report = gateway.ask(&[&full[..], &[question(number + 1)]].concat()).await;
+        is_compacted |= report.compaction == "applied";
+    }
+    assert!(is_compacted, "the window is too large for this test");
+    // The same questions and answers, without a call.
+    let mut other: Vec<Value> = full.iter().filter(|it| !is_tool_use(it)).cloned().collect();
+    other.push(question(12));
+    let sent = gateway.forward(None, &other).await;
+    let body = String::from_utf8_lossy(&sent.body).into_owned();
+    assert!(!body.contains("4711"), "{body}");
+    gateway.proxy.record_answer(sent.in_flight, None);
+    gateway.close().await;
+}
