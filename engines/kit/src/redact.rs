@@ -8,6 +8,10 @@ use regex::{Captures, Regex};
 
 use crate::text::ends;
 
+mod named;
+
+use named::NAMED;
+
 /// Pattern and kind. A group named `secret` marks the part to replace; by default it is the whole
 /// match.
 // Word borders are those of ASCII: a key may follow a Chinese character, and with Unicode borders the
@@ -60,7 +64,8 @@ const KEY_DASHES: &str = "-----";
 
 static REDACTIONS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     let compile = |(pattern, kind): &(&str, &'static str)| Some((Regex::new(pattern).ok()?, *kind));
-    PATTERNS.iter().filter_map(compile).collect()
+    let (block, others) = PATTERNS.split_at(1);
+    block.iter().chain(&NAMED).chain(others).filter_map(compile).collect()
 });
 
 /// Replaces every secret; returns a text without secrets unchanged.
@@ -226,7 +231,7 @@ mod tests {
 
     #[test]
     fn every_pattern_compiles() {
-        assert_eq!(REDACTIONS.len(), PATTERNS.len());
+        assert_eq!(REDACTIONS.len(), PATTERNS.len() + NAMED.len());
     }
 
     #[test]
