@@ -4,7 +4,7 @@
 use ctxhost_engine_api::*;
 use ctxhost_engine_kit::attachments::render_attachments;
 use ctxhost_engine_kit::budget::RequestBudget;
-use ctxhost_engine_kit::ledger::append_ledger;
+use ctxhost_engine_kit::ledger::{LedgerReader, append_ledger};
 use ctxhost_engine_kit::previews::ResultPreviews;
 use ctxhost_engine_kit::settings::share_of;
 use ctxhost_engine_kit::shortening::shorten_or_nothing;
@@ -33,7 +33,11 @@ pub(crate) async fn compact(
     let mut previews = ResultPreviews::default();
     previews.follow(transcript, target.preview_tokens(settings));
     let planner = LayoutPlanner { transcript, previews: &previews, settings, target };
-    let Some(layout) = planner.choose().or_else(|| planner.choose_smallest()) else {
+    let layout = {
+        let ledgers = &mut LedgerReader::new(transcript);
+        planner.choose(ledgers).or_else(|| planner.choose_smallest(ledgers))
+    };
+    let Some(layout) = layout else {
         let reason = "nothing is left to fold between what must stay, or no room for a summary";
         return Ok(shorten_or_nothing(transcript, request, LAYER, reason));
     };

@@ -16,7 +16,7 @@ use ctxhost_engine_kit::cuts::{
 };
 use ctxhost_engine_kit::exchange::NewestExchange;
 use ctxhost_engine_kit::history_fold::HistoryFold;
-use ctxhost_engine_kit::ledger::{LedgerLimits, SummaryLedger};
+use ctxhost_engine_kit::ledger::{LedgerLimits, LedgerReader, SummaryLedger};
 use ctxhost_engine_kit::previews::ResultPreviews;
 use ctxhost_engine_kit::replacement::ReplacementMap;
 use ctxhost_engine_kit::settings::share_of;
@@ -91,7 +91,7 @@ impl LayoutPlanner<'_> {
     /// The layout with the most of the last turn that stays below the threshold, or below the budget
     /// if the answer that the newest request refers to takes more; `None` if too little can be
     /// replaced or no room is left.
-    pub(crate) fn choose(&self) -> Option<BoundaryLayout> {
+    pub(crate) fn choose(&self, ledgers: &mut LedgerReader<'_>) -> Option<BoundaryLayout> {
         let LayoutPlanner { transcript, target, settings, previews } = self;
         let BoundaryTarget { budget_tokens, attempt, .. } = *target;
         let exchange = NewestExchange::fit(transcript, budget_tokens, attempt, previews.rewrites());
@@ -100,26 +100,34 @@ impl LayoutPlanner<'_> {
         let limit_tokens = limit_tokens >> target.attempt.saturating_sub(1).min(u64::BITS - 1);
         let turns = (0..=TAIL_HALVINGS).map(|halved| last_turn(transcript, limit_tokens >> halved));
         let newest = trailing_frame(transcript);
-        let mut starts = turns.chain([newest]);
+        let mut starts: Vec<u64> = turns.chain([newest]).collect();
+        // A short turn is the same in each of its limits.
+        starts.dedup();
         // The first layout that fits keeps the most.
         let with_answer = exchange.as_ref();
+        let base_tokens = target.base_tokens();
         starts
-            .find_map(|tail| self.layout_at(tail, target.base_tokens(), with_answer))
-            .or_else(|| with_answer.and(self.layout_at(newest, budget_tokens, with_answer)))
-            .or_else(|| self.layout_at(newest, target.base_tokens(), None))
+            .into_iter()
+            .find_map(|tail| self.layout_at(ledgers, tail, base_tokens, with_answer))
+            .or_else(|| {
+                with_answer
+                    .and_then(|_| self.layout_at(ledgers, newest, budget_tokens, with_answer))
+            })
+            .or_else(|| self.layout_at(ledgers, newest, base_tokens, None))
     }
 
     /// The layout that replaces the most. It may exceed the threshold but not the budget; for a
     /// host whose request does not fit.
-    pub(crate) fn choose_smallest(&self) -> Option<BoundaryLayout> {
+    pub(crate) fn choose_smallest(&self, ledgers: &mut LedgerReader<'_>) -> Option<BoundaryLayout> {
         let newest = trailing_frame(self.transcript);
-        self.layout_at(newest, self.target.budget_tokens, None)
-            .or_else(|| self.layout_with_cuts(newest))
+        self.layout_at(ledgers, newest, self.target.budget_tokens, None)
+            .or_else(|| self.layout_with_cuts(ledgers, newest))
     }
 
     /// The layout with a tail and the answer before the newest request.
     fn layout_at(
         &self,
+        ledgers: &mut LedgerReader<'_>,
         tail: u64,
         whole_tokens: u64,
         exchange: Option<&NewestExchange>,
@@ -135,12 +143,16 @@ impl LayoutPlanner<'_> {
         if fold.tokens() < share_of(whole, LEAST_FOLD_SHARE) {
             return None;
         }
-        self.layout_showing(fold, tail, whole_tokens, shown)
+        self.layout_showing(ledgers, fold, tail, whole_tokens, shown)
     }
 
     /// The layout whose kept results and call arguments are cut to what a short summary leaves;
     /// without a summary if there is too little to fold.
-    fn layout_with_cuts(&self, tail: u64) -> Option<BoundaryLayout> {
+    fn layout_with_cuts(
+        &self,
+        ledgers: &mut LedgerReader<'_>,
+        tail: u64,
+    ) -> Option<BoundaryLayout> {
         let LayoutPlanner { transcript, target, .. } = self;
         let least_tokens = SHORT_SUMMARY_PARTS * LEAST_SUMMARY_CHARS / CHARS_PER_TOKEN;
         let target_tokens = share_of(target.budget_tokens, target.target_share());
@@ -160,7 +172,7 @@ impl LayoutPlanner<'_> {
         };
         let fold = self.fold_before(tail, 0..0);
         let shown = cut(&fold);
-        self.layout_showing(fold, tail, target.budget_tokens, shown).or_else(|| {
+        self.layout_showing(ledgers, fold, tail, target.budget_tokens, shown).or_else(|| {
             let fold = HistoryFold::default();
             let shown = cut(&fold);
             let fits = shown.shown_tokens(transcript) <= target_tokens;
@@ -183,6 +195,7 @@ impl LayoutPlanner<'_> {
 
     fn layout_showing(
         &self,
+        ledgers: &mut LedgerReader<'_>,
         fold: HistoryFold,
         tail: u64,
         whole_tokens: u64,
@@ -201,9 +214,13 @@ impl LayoutPlanner<'_> {
             // transcript shrinks.
             .min(fold.tokens() - fold.new_tokens(transcript) / 2);
         let room_chars = room_tokens.saturating_sub(FRAME_TOKENS) * CHARS_PER_TOKEN;
+        // Before the ledger, for which the whole history is searched.
+        if room_chars < LEAST_SUMMARY_CHARS {
+            return None;
+        }
         let wanted_chars = share_of(target.base_tokens(), settings.summary_share) * CHARS_PER_TOKEN;
         let summary_chars = settings.summary_chars.min(wanted_chars).max(LEAST_SUMMARY_CHARS);
-        let ledger = SummaryLedger::new(transcript, fold.gaps());
+        let ledger = ledgers.read(fold.gaps());
         let limits = LedgerLimits::new(target.budget_tokens, &settings.room);
         let ledger_limits =
             ledger.fit_limits(limits, room_chars.saturating_sub(LEAST_SUMMARY_CHARS));
@@ -316,7 +333,7 @@ mod tests {
     }
 
     fn chosen(talk: &TranscriptBuilder, target: BoundaryTarget) -> Option<BoundaryLayout> {
-        planned(talk, target, |planner| planner.choose())
+        planned(talk, target, |planner| planner.choose(&mut LedgerReader::new(planner.transcript)))
     }
 
     #[test]
@@ -377,13 +394,18 @@ mod tests {
         let mut talk = turns(10, 4);
         talk.calls(&[("w", "write", &write)]).result("w", "write", "done");
         assert!(chosen(&talk, target(10_000)).is_none());
-        let layout = planned(&talk, target(10_000), |planner| planner.choose_smallest()).unwrap();
+        let layout = planned(&talk, target(10_000), |planner| {
+            planner.choose_smallest(&mut LedgerReader::new(planner.transcript))
+        })
+        .unwrap();
         let shown = format!("{:?}", layout.shown.get(talk.len() - 2).unwrap());
         assert!(shown.contains("a.rs") && layout.summary_chars >= LEAST_SUMMARY_CHARS);
         // Nothing to fold: the call alone is too large.
         let mut talk = TranscriptBuilder::new();
         talk.user("go").calls(&[("w", "write", &write)]).result("w", "write", "done");
-        let planner = |planner: &LayoutPlanner<'_>| planner.choose_smallest();
+        let planner = |planner: &LayoutPlanner<'_>| {
+            planner.choose_smallest(&mut LedgerReader::new(planner.transcript))
+        };
         let layout = planned(&talk, target(6_000), planner).unwrap();
         assert!(layout.fold.is_empty());
         assert!(layout.shown.shown_tokens(&talk.transcript()) <= 5_400);
@@ -396,7 +418,9 @@ mod tests {
         assert!(chosen(&talk, target(3_500)).is_none());
         let target = BoundaryTarget { threshold_tokens: 2_000, budget_tokens: 6_000, attempt: 1 };
         assert!(chosen(&talk, target).is_none());
-        let layout = planned(&talk, target, |planner| planner.choose_smallest());
+        let layout = planned(&talk, target, |planner| {
+            planner.choose_smallest(&mut LedgerReader::new(planner.transcript))
+        });
         assert_eq!(layout.unwrap().fold.gaps(), [1..100]);
     }
 

@@ -37,6 +37,7 @@ mod micro_compaction;
 use ctxhost_engine_api::serde_json::Value;
 use ctxhost_engine_api::*;
 use ctxhost_engine_kit::budget::RequestBudget;
+use ctxhost_engine_kit::ledger::LedgerReader;
 use ctxhost_engine_kit::live_round::LiveRoundCuts;
 use ctxhost_engine_kit::notes::RunningNotes;
 use ctxhost_engine_kit::previews::ResultPreviews;
@@ -188,7 +189,7 @@ impl BoundarySession {
             LayoutPlanner { transcript, previews: &self.previews, settings, target: *target };
         let is_full = plan.estimated_tokens > threshold_tokens;
         // A request that cannot be met would be repeated in every turn.
-        if may_compact && is_full && planner.choose().is_some() {
+        if may_compact && is_full && planner.choose(&mut LedgerReader::new(transcript)).is_some() {
             request_compaction(&mut plan, "over the threshold", threshold_tokens);
         }
         plan

@@ -65,10 +65,14 @@ impl DagSession {
         let always_tokens = layout.tokens(transcript, &STYLE);
         let outline_tokens = share_of(limit_tokens, OUTLINE_SHARE);
         let name_tokens = share_of(limit_tokens, NAME_SHARE);
-        let tail_tokens = limit_tokens.saturating_sub(always_tokens + outline_tokens + name_tokens)
+        let request_tokens = share_of(limit_tokens, settings.request_share);
+        let other_tokens = always_tokens + outline_tokens + name_tokens + request_tokens;
+        let tail_tokens = limit_tokens.saturating_sub(other_tokens)
             + transcript.tokens(layout.cut..len)
             - layout.cuts.saved_tokens(layout.cut..len);
         self.place_tail(transcript, (tail_tokens, limit_tokens), settings, &mut layout);
+        let free_tokens = limit_tokens.saturating_sub(always_tokens);
+        self.place_requests(transcript, request_tokens.min(free_tokens / 4), &mut layout);
         let missing = layout.hidden();
         let is_new = |seq: &u64| !layout.kept.contains_key(seq) && *seq >= self.live_start;
         // Folding a summary of a summary loses detail and makes no progress.

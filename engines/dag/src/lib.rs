@@ -298,7 +298,9 @@ impl DagSession {
         let cell = OnceCell::new();
         let rank = || self.index.rank(&self.index.build_query(transcript, &request.prompt));
         let ranking = || cell.get_or_init(rank);
-        let move_window = || self.new_layout(transcript, budget_tokens, ranking(), settings);
+        let move_window = |_: Option<&RequestLayout>| {
+            self.new_layout(transcript, budget_tokens, ranking(), settings)
+        };
         let add_note = |newest: u64, layout: &mut RequestLayout| {
             self.add_note(transcript, newest, budget_tokens, ranking(), settings, layout);
         };

@@ -28,6 +28,7 @@ const ROUNDS: u32 = 4;
 struct BudgetSplit {
     target: u64,
     tail: u64,
+    requests: u64,
     outline: u64,
     names: u64,
     excerpt: u64,
@@ -72,6 +73,8 @@ impl DagSession {
         self.index.place_all(transcript, self.live_start, &mut layout);
         let free_tokens = budget_tokens.checked_sub(layout.tokens(transcript, &STYLE))?;
         let split = self.split(transcript, budget_tokens, settings);
+        self.place_requests(transcript, split.requests.min(free_tokens), &mut layout);
+        let free_tokens = budget_tokens.saturating_sub(layout.tokens(transcript, &STYLE));
         let outline_tokens = (split.outline + split.names).min(free_tokens);
         layout.head = self.render_rules(budget_tokens, &layout);
         let outline_tokens = outline_tokens.saturating_sub(layout.own_tokens());
@@ -88,10 +91,12 @@ impl DagSession {
         ranking: &PromptRanking,
         settings: &Settings,
     ) -> RequestLayout {
-        let split = self.split(transcript, allowed_tokens, settings);
+        let mut split = self.split(transcript, allowed_tokens, settings);
         let replaced_rules = self.rules.replaced_count();
         let mut layout = RequestLayout { replaced_rules, ..RequestLayout::default() };
         self.place_tail(transcript, (split.tail, allowed_tokens), settings, &mut layout);
+        // Only the user can repeat them, so they take nothing from what is found, but a part of the slack.
+        split.target += self.place_requests(transcript, split.requests, &mut layout);
         layout.head = self.render_rules(allowed_tokens, &layout);
         let free = |layout: &RequestLayout, own_tokens: u64| {
             split.target.saturating_sub(layout.tokens(transcript, &STYLE) + own_tokens)
@@ -123,6 +128,17 @@ impl DagSession {
         is_allowed: &'a dyn Fn(u32) -> bool,
     ) -> SliceFinder<'a> {
         SliceFinder { index: &self.index, transcript, ranked, is_allowed }
+    }
+
+    /// Places the user's requests before the newest entries, and returns their size.
+    pub(crate) fn place_requests(
+        &self,
+        transcript: &Transcript,
+        room_tokens: u64,
+        layout: &mut RequestLayout,
+    ) -> u64 {
+        let has_replaced_rule = |seq| self.rules.replaced_texts_of(seq).next().is_some();
+        self.index.place_requests(transcript, room_tokens, has_replaced_rule, layout)
     }
 
     /// Whether a slice holds a replaced rule.
@@ -222,6 +238,7 @@ impl DagSession {
             outline,
             names,
             tail: share_of(free_tokens, tail_share),
+            requests: share_of(allowed_tokens, settings.request_share).min(free_tokens / 4),
             excerpt: share_of(free_tokens, EXCERPT_SHARE),
         }
     }

@@ -192,7 +192,8 @@ fn the_outline_is_finer_where_the_prompt_matches() {
     let mut talk = long_talk();
     talk.user("Where is the saffron farm?");
     let lines = |prompt: &str| {
-        let engine = create_on(&ScriptedHost::new(), &json!({ "chat_node_share": 0.2 }));
+        let config = json!({ "chat_node_share": 0.2, "request_share": 0.0 });
+        let engine = create_on(&ScriptedHost::new(), &config);
         let plan = assemble(&engine, &talk, 8_000, prompt);
         let text = plan.ops.iter().find_map(|op| match &op.action {
             Action::Insert { text, .. } if text.starts_with("<outline") => Some(text.clone()),

@@ -6,7 +6,7 @@ use ctxhost_engine_kit::budget::RequestBudget;
 use ctxhost_engine_kit::cuts;
 use ctxhost_engine_kit::exchange::NewestExchange;
 use ctxhost_engine_kit::history_fold::HistoryFold;
-use ctxhost_engine_kit::ledger::{LedgerLimits, SummaryLedger};
+use ctxhost_engine_kit::ledger::{LedgerLimits, LedgerReader, SummaryLedger};
 use ctxhost_engine_kit::replacement::ReplacementMap;
 use ctxhost_engine_kit::settings::share_of;
 
@@ -39,6 +39,7 @@ pub(crate) struct MiddleCut {
 impl MiddleCut {
     fn at(
         transcript: &Transcript,
+        ledgers: &mut LedgerReader<'_>,
         tail: u64,
         exchange: Option<&NewestExchange>,
         goal: &CutGoal<'_>,
@@ -57,7 +58,7 @@ impl MiddleCut {
             middle = HistoryFold::default();
         }
         let summary_tokens = goal.summary_tokens(middle.tokens());
-        let ledger = SummaryLedger::new(transcript, middle.gaps());
+        let ledger = ledgers.read(middle.gaps());
         let limits = LedgerLimits::new(goal.budget_tokens, &goal.settings.room);
         // Earlier summaries may be replaced by the same size, new entries by less than half, so
         // that every compaction shrinks the transcript.
@@ -125,13 +126,14 @@ pub(crate) fn choose_cut(
     let aim_tokens = target_tokens.min(trigger_tokens);
     let no_rewrites = ReplacementMap::default();
     let exchange = NewestExchange::fit(transcript, budget_tokens, attempt, &no_rewrites);
+    let ledgers = &mut LedgerReader::new(transcript);
     // A repeated attempt means that the last result was too large.
     let first = attempt.saturating_sub(1).min(TAIL_HALVINGS);
     for halving in first..=TAIL_HALVINGS {
         // The minimum of messages holds only while there is room.
         let messages = if halving == 0 { settings.tail_messages } else { 0 };
         let tail = tail_start(transcript, trigger_tokens >> halving, messages, settings);
-        let cut = MiddleCut::at(transcript, tail, exchange.as_ref(), &goal);
+        let cut = MiddleCut::at(transcript, ledgers, tail, exchange.as_ref(), &goal);
         if !cut.middle.is_empty() && cut.after_tokens() <= aim_tokens {
             return Some(cut);
         }
@@ -141,11 +143,11 @@ pub(crate) fn choose_cut(
     }
     // Only the newest frame is kept, with the answer that it refers to while that fits.
     let tail = cuts::trailing_frame(transcript);
-    let with_answer = MiddleCut::at(transcript, tail, exchange.as_ref(), &goal);
+    let with_answer = MiddleCut::at(transcript, ledgers, tail, exchange.as_ref(), &goal);
     if with_answer.is_smaller() && with_answer.after_tokens() <= target_tokens {
         return Some(with_answer);
     }
-    let cut = MiddleCut::at(transcript, tail, None, &goal);
+    let cut = MiddleCut::at(transcript, ledgers, tail, None, &goal);
     (!cut.middle.is_empty() || cut.kept_tokens > target_tokens).then_some(cut)
 }
 

@@ -18,6 +18,7 @@ mod scan;
 mod secret_context;
 mod switches;
 mod symbols;
+mod word;
 
 use std::borrow::Cow;
 use std::collections::HashSet;

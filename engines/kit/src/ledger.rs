@@ -132,11 +132,6 @@ impl<'t> LedgerReader<'t> {
 }
 
 impl SummaryLedger {
-    /// Collects the ledger of ranges in rising order, including the ledgers of earlier summaries.
-    pub fn new(transcript: &Transcript, ranges: &[Range<u64>]) -> SummaryLedger {
-        LedgerReader::new(transcript).read(ranges)
-    }
-
     /// Reduces the limits to `chars` weighted characters. Requests have priority; the rest gets
     /// what they leave.
     pub fn fit_limits(&self, limits: LedgerLimits, chars: u64) -> LedgerLimits {

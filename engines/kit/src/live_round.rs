@@ -12,12 +12,12 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use ctxhost_engine_api::transcript::tokens::CHARS_PER_TOKEN;
-use ctxhost_engine_api::{Action, Entry, Flags, Plan, Role, Transcript};
+use ctxhost_engine_api::{Entry, Flags, Plan, Role, Transcript};
 use serde::{Deserialize, Serialize};
 
 use crate::caps::{LEAST_RESULT_CHARS, argument_cap_chars, cut_arguments, cut_result, fair_cap};
 use crate::cuts::{protected_before, trailing_frame};
-use crate::replacement::{Replacement, ReplacementBody, ReplacementMap, keep_with_replacements};
+use crate::replacement::{Replacement, ReplacementBody, ReplacementMap, replace_kept};
 use crate::settings::share_of;
 
 /// Share of a budget for everything that must stay, from which the live round is cut.
@@ -155,19 +155,10 @@ impl LiveRoundCuts {
         if self.is_empty() {
             return;
         }
-        for op in std::mem::take(&mut plan.ops) {
-            let Action::Keep(range) = &op.action else {
-                plan.ops.push(op);
-                continue;
-            };
-            let cut: Vec<_> = self.replacements(transcript, range.clone(), layer).collect();
-            if cut.is_empty() {
-                plan.ops.push(op);
-            } else {
-                let shown = cut.iter().map(|(entry, cut)| (entry.seq(), cut));
-                keep_with_replacements(plan, range.clone(), shown);
-            }
-        }
+        replace_kept(plan, |range| {
+            let cut = self.replacements(transcript, range, layer);
+            cut.map(|(entry, cut)| (entry.seq(), cut)).collect()
+        });
     }
 
     /// Drops the cuts before a position.

@@ -9,44 +9,63 @@ use regex::{Captures, Regex};
 use crate::text::ends;
 
 mod named;
+mod signs;
 
 use named::NAMED;
+use signs::{SecretSign, SecretSigns};
 
-/// Pattern and kind. A group named `secret` marks the part to replace; by default it is the whole
+/// Pattern, kind and sign. A group named `secret` marks the part to replace; by default it is the whole
 /// match.
 // Word borders are those of ASCII: a key may follow a Chinese character, and with Unicode borders the
 // search takes ten times as long in any text that is not all ASCII.
-const PATTERNS: [(&str, &str); 13] = [
+const PATTERNS: [(&str, &str, SecretSign); 13] = [
     (
         r"(?s)-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY-----.*?(?:-----END (?:[A-Z0-9]+ )*PRIVATE KEY-----|\z)",
         "private-key",
+        SecretSign::Beginning,
     ),
-    (r"(?-u:\b)sk-[A-Za-z0-9_-]{8,}", "api-key"),
-    (r"(?-u:\b)AIza[A-Za-z0-9_-]{20,}", "api-key"),
-    (r"(?-u:\b)(?:AKIA|ASIA)[A-Z0-9]{12,}(?-u:\b)", "aws-key"),
-    (r"(?-u:\b)(?:gh[pousr]_[A-Za-z0-9]{8,}|github_pat_[A-Za-z0-9_]{8,})", "github-token"),
-    (r"(?-u:\b)(?:xox[abprs]|xapp)-[A-Za-z0-9-]{8,}", "slack-token"),
+    (r"(?-u:\b)sk-[A-Za-z0-9_-]{8,}", "api-key", SecretSign::Beginning),
+    (r"(?-u:\b)AIza[A-Za-z0-9_-]{20,}", "api-key", SecretSign::Beginning),
+    (r"(?-u:\b)(?:AKIA|ASIA)[A-Z0-9]{12,}(?-u:\b)", "aws-key", SecretSign::Beginning),
+    (
+        r"(?-u:\b)(?:gh[pousr]_[A-Za-z0-9]{8,}|github_pat_[A-Za-z0-9_]{8,})",
+        "github-token",
+        SecretSign::Beginning,
+    ),
+    (r"(?-u:\b)(?:xox[abprs]|xapp)-[A-Za-z0-9-]{8,}", "slack-token", SecretSign::Beginning),
     (
         r"(?-u:\b)(?:(?:sk|rk|whsec)_(?:live_|test_)?[A-Za-z0-9]{16,}|glpat-[A-Za-z0-9_-]{16,}|npm_[A-Za-z0-9]{30,}|hf_[A-Za-z0-9]{20,}|pypi-AgE[A-Za-z0-9_-]{16,}|GOCSPX-[A-Za-z0-9_-]{16,}|ya29\.[A-Za-z0-9_-]{16,}|SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}|dop_v1_[a-f0-9]{32,}|AGE-SECRET-KEY-1[A-Z0-9]{16,})",
         "api-key",
+        SecretSign::Beginning,
     ),
-    (r"hooks\.slack\.com/services/(?<secret>[A-Za-z0-9_/-]{16,})", "webhook"),
+    (
+        r"hooks\.slack\.com/services/(?<secret>[A-Za-z0-9_/-]{16,})",
+        "webhook",
+        SecretSign::Beginning,
+    ),
     // `https://name:password@host`: only the password, so that the address stays readable.
     (
         r#"[A-Za-z0-9+.-]://[^\s/:@\[\]<>"'`]{0,128}:(?<secret>[^\s/@\[\]<>"'`]{1,256})@"#,
         "url-password",
+        SecretSign::Break,
     ),
-    (r"(?-u:\b)eyJ[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*|\z)|\z)", "jwt"),
-    (r"(?i)(?-u:\b)bearer\s+(?<secret>[A-Za-z0-9._~+/=-]{8,})", "bearer-token"),
+    (
+        r"(?-u:\b)eyJ[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*|\z)|\z)",
+        "jwt",
+        SecretSign::Beginning,
+    ),
+    (r"(?i)(?-u:\b)bearer\s+(?<secret>[A-Za-z0-9._~+/=-]{8,})", "bearer-token", SecretSign::Break),
     // The name may end in the middle of a longer one: `clientSecret`, `PGPASSWORD`, `aws_secret_access_key`.
     (
         r#"(?:(?i:(?-u:\b)|_)(?i:passphrase|password|passwd|pwd|secret|token|(?:api|access|auth|account|private|secret|signing|encryption|master)[_-]?(?:key|token))|[A-Z]*(?:PASSWORD|PASSWD|PASSPHRASE)|[a-z0-9](?:Passphrase|Password|Passwd|Pwd|Secret|Token|(?:Api|API|Access|Auth|Account|Private|Secret|Signing|Encryption|Master)Key)|[a-z](?:password|passwd))(?:\\*["'])?\s*(?:=>|:=|[:=])\s*(?:\\*["'])?(?<secret>[^\s"'\[\]{}(),;<>$]{6,})"#,
         "credential",
+        SecretSign::Assignment,
     ),
     // In a sentence; a word without a digit is rather `required` or `correct`.
     (
         r#"(?i)(?:password|passphrase|passcode|passwort|kennwort|contraseña|mot de passe|senha|hasło|пароль|密码|密碼|パスワード)(?:[^\n.:=@/\[\]]{0,40}?\s(?:is|was|ist|lautet|est|es)\s+|\s*[:：是は]\s*)["'`„“«「]?(?<secret>[^\s"'`\[\]{}(),;<>“”»」]*[0-9][^\s"'`\[\]{}(),;<>“”»」]*)"#,
         "credential",
+        SecretSign::Break,
     ),
 ];
 
@@ -62,11 +81,28 @@ const KEY_BEGIN: &str = "-----BEGIN ";
 const KEY_END: &str = "-----END ";
 const KEY_DASHES: &str = "-----";
 
-static REDACTIONS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
-    let compile = |(pattern, kind): &(&str, &'static str)| Some((Regex::new(pattern).ok()?, *kind));
+/// A compiled pattern.
+struct SecretPattern {
+    regex: Regex,
+    kind: &'static str,
+    sign: SecretSign,
+}
+
+static REDACTIONS: LazyLock<Vec<SecretPattern>> = LazyLock::new(|| {
+    let compile = |(pattern, kind, sign): (&str, &'static str, SecretSign)| {
+        Some(SecretPattern { regex: Regex::new(pattern).ok()?, kind, sign })
+    };
     let (block, others) = PATTERNS.split_at(1);
-    block.iter().chain(&NAMED).chain(others).filter_map(compile).collect()
+    let named = NAMED.map(|(pattern, kind)| (pattern, kind, SecretSign::Name));
+    let all = block.iter().copied().chain(named).chain(others.iter().copied());
+    all.filter_map(compile).collect()
 });
+
+/// The patterns that may match in a text.
+fn patterns_for(text: &str) -> impl Iterator<Item = &'static SecretPattern> {
+    let signs = SecretSigns::of(text);
+    REDACTIONS.iter().filter(move |pattern| signs.has(pattern.sign))
+}
 
 /// Replaces every secret; returns a text without secrets unchanged.
 pub fn redact(text: &str) -> Cow<'_, str> {
@@ -76,12 +112,17 @@ pub fn redact(text: &str) -> Cow<'_, str> {
 /// Replaces every secret by the result of `with(kind, secret)`. A result in square brackets never
 /// matches a pattern.
 pub fn replace_secrets(text: &str, mut with: impl FnMut(&str, &str) -> String) -> Cow<'_, str> {
+    let signs = SecretSigns::of(text);
     let mut clean = Cow::Borrowed(text);
     // In order: the pattern of a whole key block comes first, so that no later one matches inside
     // it.
-    for (pattern, kind) in REDACTIONS.iter() {
+    for SecretPattern { regex, kind, sign } in REDACTIONS.iter() {
+        // The signs are those of the text before any replacement.
+        if matches!(clean, Cow::Borrowed(_)) && !signs.has(*sign) {
+            continue;
+        }
         let replaced =
-            pattern.replace_all(&clean, |found: &Captures<'_>| replaced(found, kind, &mut with));
+            regex.replace_all(&clean, |found: &Captures<'_>| replaced(found, kind, &mut with));
         if let Cow::Owned(replaced) = replaced {
             clean = Cow::Owned(replaced);
         }
@@ -115,8 +156,8 @@ impl<'t> SecretRanges<'t> {
     /// Finds the secrets of a text.
     pub fn new(text: &'t str) -> SecretRanges<'t> {
         let mut secrets: Vec<(Range<usize>, &'static str)> = Vec::new();
-        for (pattern, kind) in REDACTIONS.iter() {
-            for found in pattern.captures_iter(text) {
+        for SecretPattern { regex, kind, .. } in patterns_for(text) {
+            for found in regex.captures_iter(text) {
                 let Some(range) =
                     found.name("secret").or_else(|| found.get(0)).map(|part| part.range())
                 else {
@@ -222,7 +263,7 @@ fn key_end(text: &str, from: usize) -> Option<usize> {
 
 /// Whether a text contains something that looks like a secret.
 pub fn contains_secret(text: &str) -> bool {
-    REDACTIONS.iter().any(|(pattern, _)| pattern.is_match(text))
+    patterns_for(text).any(|pattern| pattern.regex.is_match(text))
 }
 
 #[cfg(test)]

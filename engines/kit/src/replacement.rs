@@ -5,7 +5,7 @@ mod rewrites;
 use std::ops::Range;
 
 use ctxhost_engine_api::transcript::tokens;
-use ctxhost_engine_api::{Message, Plan};
+use ctxhost_engine_api::{Action, Message, Plan};
 
 pub use rewrites::ReplacementMap;
 
@@ -84,4 +84,21 @@ pub fn keep_with_replacements<'a>(
         from = seq + 1;
     }
     plan.keep(from..range.end);
+}
+
+/// Replaces entries in a plan that keeps them. `shown` are the replacements of a range, in rising order.
+pub fn replace_kept(plan: &mut Plan, shown: impl Fn(Range<u64>) -> Vec<(u64, Replacement)>) {
+    for op in std::mem::take(&mut plan.ops) {
+        let shown = match &op.action {
+            Action::Keep(range) => Some((range.clone(), shown(range.clone()))),
+            _ => None,
+        };
+        match shown.filter(|(_, shown)| !shown.is_empty()) {
+            Some((range, shown)) => {
+                let shown = shown.iter().map(|(seq, shown)| (*seq, shown));
+                keep_with_replacements(plan, range, shown);
+            }
+            None => plan.ops.push(op),
+        }
+    }
 }

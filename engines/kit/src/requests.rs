@@ -1,6 +1,14 @@
-//! Chooses the user's requests that stay where not all of them fit: rules and facts before the others, newest first.
+//! The user's requests: which of them stay where not all fit, and how. Rules and facts come before the others, newest first.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+
+use ctxhost_engine_api::transcript::tokens;
+use ctxhost_engine_api::{Entry, Flags};
+
+use crate::dialogue::is_request;
+use crate::identifiers::states_fact;
+use crate::rules::find_rules;
+use crate::text::{FILE, IMAGE, with_placeholder};
 
 /// A request and its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,16 +17,58 @@ pub struct SizedRequest {
     pub seq: u64,
     /// Its size in tokens.
     pub tokens: u64,
+    /// The size of its text; less than that of a request with images or files.
+    pub text_tokens: u64,
     /// Whether it holds a rule or preference.
     pub is_rule: bool,
     /// Whether it states a fact, such as a path, an address or an order number.
     pub states_fact: bool,
 }
 
-/// The positions of the requests that take at most `room_tokens`: rules in half of it, then facts in half of it, then
-/// the others. `newest_first` is their order. A request that is too long is skipped.
-pub fn choose_requests(newest_first: &[SizedRequest], room_tokens: u64) -> BTreeSet<u64> {
-    let mut chosen = BTreeSet::new();
+impl SizedRequest {
+    /// A user message as a request.
+    pub fn new(entry: &Entry<'_>) -> SizedRequest {
+        let tokens = entry.tokens();
+        SizedRequest {
+            seq: entry.seq(),
+            tokens,
+            text_tokens: tokens::estimate(&text_of_request(entry)).min(tokens),
+            is_rule: find_rules(entry.text()).next().is_some(),
+            states_fact: states_fact(entry.text()),
+        }
+    }
+}
+
+/// The text of a request, with a placeholder for its images and files.
+pub fn text_of_request(entry: &Entry<'_>) -> String {
+    let text = entry.text();
+    if entry.has(Flags::IMAGES) {
+        with_placeholder(text.into(), IMAGE).into_owned()
+    } else if entry.tokens() >= tokens::estimate(text) + tokens::IMAGE_TOKENS {
+        // A block of a provider's own; it costs as much as an image at least.
+        with_placeholder(text.into(), FILE).into_owned()
+    } else {
+        text.to_owned()
+    }
+}
+
+/// How a chosen request is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestForm {
+    /// As it is.
+    Whole,
+    /// Its [text](text_of_request), because its images and files do not fit.
+    Text,
+}
+
+/// The requests that take at most `room_tokens`, by position: rules in half of it, then facts in half of it, then the
+/// others. `newest_first` is their order. A text that is too long is skipped. Images and files take what the texts
+/// leave.
+pub fn choose_requests(
+    newest_first: &[SizedRequest],
+    room_tokens: u64,
+) -> BTreeMap<u64, RequestForm> {
+    let mut chosen = BTreeMap::new();
     let mut left_tokens = room_tokens;
     // At most half each, so that they do not displace what was asked last.
     type IsOfKind = fn(&SizedRequest) -> bool;
@@ -30,21 +80,74 @@ pub fn choose_requests(newest_first: &[SizedRequest], room_tokens: u64) -> BTree
     for (is_of_kind, most_tokens) in kinds {
         let mut room_tokens = most_tokens.min(left_tokens);
         for request in newest_first.iter().filter(|request| is_of_kind(request)) {
-            if request.tokens <= room_tokens && chosen.insert(request.seq) {
-                room_tokens -= request.tokens;
-                left_tokens -= request.tokens;
+            if request.text_tokens <= room_tokens && !chosen.contains_key(&request.seq) {
+                chosen.insert(request.seq, RequestForm::Text);
+                room_tokens -= request.text_tokens;
+                left_tokens -= request.text_tokens;
             }
+        }
+    }
+    for request in newest_first {
+        let more_tokens = request.tokens - request.text_tokens;
+        if let Some(form) = chosen.get_mut(&request.seq).filter(|_| more_tokens <= left_tokens) {
+            *form = RequestForm::Whole;
+            left_tokens -= more_tokens;
         }
     }
     chosen
 }
 
+/// The requests of one session, oldest first.
+#[derive(Debug, Default)]
+pub struct RequestList {
+    requests: Vec<SizedRequest>,
+}
+
+impl RequestList {
+    /// Adds the next entry if it is a request.
+    pub fn read_entry(&mut self, entry: &Entry<'_>) {
+        if is_request(entry) {
+            self.requests.push(SizedRequest::new(entry));
+        }
+    }
+
+    /// Whether an entry is a request.
+    pub fn contains(&self, seq: u64) -> bool {
+        self.requests.binary_search_by_key(&seq, |request| request.seq).is_ok()
+    }
+
+    /// The newest request before `end`.
+    pub fn newest_before(&self, end: u64) -> Option<u64> {
+        self.requests.iter().rev().map(|request| request.seq).find(|seq| *seq < end)
+    }
+
+    /// The requests before `end` for a room, without those that are shown anyway.
+    pub fn choose_before(
+        &self,
+        end: u64,
+        room_tokens: u64,
+        is_shown: impl Fn(u64) -> bool,
+    ) -> BTreeMap<u64, RequestForm> {
+        let older = self.requests.iter().rev().filter(|request| request.seq < end);
+        let older: Vec<SizedRequest> =
+            older.filter(|request| !is_shown(request.seq)).copied().collect();
+        choose_requests(&older, room_tokens)
+    }
+
+    /// Memory use in bytes.
+    pub fn size_bytes(&self) -> usize {
+        self.requests.capacity() * size_of::<SizedRequest>()
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use ctxhost_engine_api::testing::TranscriptBuilder;
+
     use super::*;
 
     fn request(seq: u64, tokens: u64, is_rule: bool) -> SizedRequest {
-        SizedRequest { seq, tokens, is_rule, states_fact: false }
+        SizedRequest { seq, tokens, text_tokens: tokens, is_rule, states_fact: false }
     }
 
     #[test]
@@ -55,7 +158,8 @@ mod tests {
             request(5, 4, false),
             request(1, 5, true),
         ];
-        let chosen = |room_tokens| Vec::from_iter(choose_requests(&requests, room_tokens));
+        let chosen =
+            |room_tokens| Vec::from_iter(choose_requests(&requests, room_tokens).into_keys());
         assert_eq!(chosen(10), [1, 9]);
         assert_eq!(chosen(13), [1, 5, 9]);
         assert_eq!(chosen(9), [5, 9], "a rule takes at most half");
@@ -63,11 +167,33 @@ mod tests {
         assert!(chosen(0).is_empty());
         let with_fact =
             [request(9, 4, false), SizedRequest { states_fact: true, ..request(3, 4, false) }];
-        assert_eq!(Vec::from_iter(choose_requests(&with_fact, 8)), [3, 9]);
+        assert_eq!(Vec::from_iter(choose_requests(&with_fact, 8).into_keys()), [3, 9]);
         assert_eq!(
-            Vec::from_iter(choose_requests(&with_fact, 7)),
+            Vec::from_iter(choose_requests(&with_fact, 7).into_keys()),
             [9],
             "a fact takes at most half"
         );
+    }
+
+    #[test]
+    fn texts_of_requests_come_before_their_images() {
+        let with_image =
+            |seq| SizedRequest { tokens: 2_024, text_tokens: 24, ..request(seq, 0, false) };
+        let requests = [with_image(6), request(4, 20, false), with_image(2)];
+        let (whole, text) = (RequestForm::Whole, RequestForm::Text);
+        let chosen = |room_tokens| Vec::from_iter(choose_requests(&requests, room_tokens));
+        assert_eq!(chosen(100), [(2, text), (4, whole), (6, text)]);
+        assert_eq!(chosen(2_068), [(2, text), (4, whole), (6, whole)], "the newest image first");
+    }
+
+    #[test]
+    fn an_image_is_named_in_the_text() {
+        let mut talk = TranscriptBuilder::new();
+        talk.user("Begin.").image("What is on it?");
+        let transcript = talk.transcript();
+        let texts: Vec<String> = transcript.iter().map(|entry| text_of_request(&entry)).collect();
+        assert_eq!(texts, ["Begin.", "What is on it?\n[an image]"]);
+        let sized = SizedRequest::new(&transcript.get(1).unwrap());
+        assert!(sized.text_tokens < 10 && sized.tokens > 2_000, "{sized:?}");
     }
 }

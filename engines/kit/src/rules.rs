@@ -78,6 +78,12 @@ fn is_change(rule: &str) -> bool {
     CHANGE_CUES.as_ref().is_some_and(|cues| cues.is_match(rule))
 }
 
+/// The cues of a rule, in lower case.
+fn cues_of(rule: &str) -> Vec<String> {
+    let cues = RULE_CUES.iter().flat_map(|cues| cues.find_iter(rule));
+    cues.map(|cue| cue.as_str().to_lowercase()).collect()
+}
+
 /// A rule without its cues.
 fn without_cues(rule: &str) -> String {
     let mut rest = Cow::Borrowed(rule);

@@ -11,6 +11,7 @@
 //! A move frees more than it needs, so that the cached prefix stays valid for many requests. The
 //! caller supplies the cost of ranges, because engines may replace entries.
 
+mod request_texts;
 mod stored_cut;
 
 use std::ops::Range;
@@ -21,13 +22,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::cursor::TranscriptCursor;
 use crate::cuts::trailing_frame;
-use crate::dialogue::is_request;
-use crate::identifiers::states_fact;
 use crate::live_round::LiveRoundCuts;
-use crate::requests::{SizedRequest, choose_requests};
-use crate::rules::find_rules;
+use crate::requests::{RequestForm, RequestList};
 use crate::settings::share_of;
 
+use request_texts::RequestTexts;
 pub use stored_cut::StoredCut;
 
 /// Maximum of [`SlidingRule::slack_share`].
@@ -73,12 +72,7 @@ pub struct SlidingWindow {
     /// Pinned entries, the first task and compaction summaries; never dropped.
     protected: Vec<u64>,
     newest_user: Option<u64>,
-    /// User requests, oldest first.
-    requests: Vec<u64>,
-    /// Those with a rule or preference.
-    rules: Vec<u64>,
-    /// Those that state a fact, such as an order number.
-    facts: Vec<u64>,
+    requests: RequestList,
     cut: Option<WindowCut>,
 }
 
@@ -88,6 +82,9 @@ pub struct WindowCut {
     seq: u64,
     /// The requests kept before it.
     requests: Vec<u64>,
+    /// Those of which the images and files do not fit.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    text_only: Vec<u64>,
     /// The user message kept before a cut inside its turn.
     lead: Option<u64>,
     /// The budget it was made for.
@@ -140,15 +137,7 @@ impl SlidingWindow {
             if entry.is_user_message() {
                 self.newest_user = Some(entry.seq());
             }
-            if is_request(&entry) {
-                self.requests.push(entry.seq());
-                if find_rules(entry.text()).next().is_some() {
-                    self.rules.push(entry.seq());
-                }
-                if states_fact(entry.text()) {
-                    self.facts.push(entry.seq());
-                }
-            }
+            self.requests.read_entry(&entry);
         }
     }
 
@@ -163,7 +152,8 @@ impl SlidingWindow {
         let selection = match self.valid_cut(transcript, budget_tokens, rule) {
             Some(cut) => self
                 .selection(transcript, cut.seq, cut.lead, &cut.requests)
-                .with_cuts(cut.cuts.clone()),
+                .with_cuts(cut.cuts.clone())
+                .with_texts(transcript, &cut.text_only),
             None => self.selection(transcript, 0, None, &[]),
         };
         (selection.tokens(rule, tokens) <= budget_tokens).then_some(selection)
@@ -214,14 +204,25 @@ impl SlidingWindow {
         let request_tokens = share_of(budget_tokens, rule.request_share).min(free_tokens / 2);
         let tail = tail_within(transcript, free_tokens - request_tokens, tokens);
         // The share for requests is reserved first; what they do not use is added to the tail.
-        let requests = self.newest_requests(tail, request_tokens, tokens);
-        let spent_tokens: u64 = requests.iter().map(|&seq| tokens(seq..seq + 1)).sum();
+        let is_protected = |seq| self.protected.contains(&seq);
+        let chosen = self.requests.choose_before(tail, request_tokens, is_protected);
+        let is_text =
+            |(seq, form): (&u64, &RequestForm)| (*form == RequestForm::Text).then_some(*seq);
+        let mut text_only: Vec<u64> = chosen.iter().filter_map(is_text).collect();
+        let requests: Vec<u64> = chosen.into_keys().collect();
+        let texts = RequestTexts::new(transcript, &text_only);
+        let size = |&seq: &u64| {
+            let range = seq..seq + 1;
+            tokens(range.clone()).saturating_sub(texts.saved_tokens(range))
+        };
+        let spent_tokens: u64 = requests.iter().map(size).sum();
         let target_tokens = free_tokens - spent_tokens;
         let from = tail_within(transcript, target_tokens, tokens);
         let turn = self.turn_from(transcript, from);
         let whole = turn.or_else(|| {
             let newest = transcript.cut_at_or_before(self.newest_user?);
             let selection = self.selection(transcript, newest, None, &requests);
+            let selection = EntrySelection { texts: texts.clone(), ..selection };
             (selection.tokens(rule, tokens) <= budget_tokens).then_some(newest)
         });
         // A turn longer than the budget is cut between its frames, behind its question.
@@ -231,36 +232,19 @@ impl SlidingWindow {
                 .unwrap_or((seq, None)),
             None => (self.frame_from(transcript, target_tokens, tokens), self.newest_user),
         };
+        // The question of the turn that is cut is shown whole.
+        text_only.retain(|text| lead != Some(*text));
         let selection = self.selection(transcript, seq, lead, &requests).with_cuts(cuts.clone());
+        let selection = selection.with_texts(transcript, &text_only);
         self.cut = (seq > 0 || !cuts.is_empty()).then_some(WindowCut {
             seq,
             requests,
+            text_only,
             lead,
             budget_tokens,
             cuts,
         });
         selection
-    }
-
-    /// The newest requests before `end` that take at most `room_tokens`: rules and facts in half of it each, then the
-    /// others. A request that is too long is skipped.
-    fn newest_requests(
-        &self,
-        end: u64,
-        room_tokens: u64,
-        tokens: &impl Fn(Range<u64>) -> u64,
-    ) -> Vec<u64> {
-        let older = self.requests.iter().rev().filter(|seq| **seq < end);
-        let older = older.filter(|seq| !self.protected.contains(seq));
-        let sizes: Vec<SizedRequest> = older
-            .map(|&seq| SizedRequest {
-                seq,
-                tokens: tokens(seq..seq + 1),
-                is_rule: self.rules.binary_search(&seq).is_ok(),
-                states_fact: self.facts.binary_search(&seq).is_ok(),
-            })
-            .collect();
-        choose_requests(&sizes, room_tokens).into_iter().collect()
     }
 
     /// The first turn that begins at or after `from`, or the newest turn.
@@ -284,7 +268,7 @@ impl SlidingWindow {
         if turn_tokens > target_tokens / 2 {
             return None;
         }
-        let lead = self.requests.iter().rev().copied().find(|seq| *seq < turn);
+        let lead = self.requests.newest_before(turn);
         let unprotected = lead.filter(|seq| !self.protected.contains(seq));
         let lead_tokens = unprotected.map_or(0, |seq| tokens(seq..seq + 1));
         // A question that is a large paste would leave no room for the work on it.
@@ -327,7 +311,7 @@ impl SlidingWindow {
                 _ => kept.push(range),
             }
         }
-        EntrySelection { kept, cuts: LiveRoundCuts::default() }
+        EntrySelection { kept, ..EntrySelection::default() }
     }
 
     fn begins_with_summary(&self, transcript: &Transcript) -> bool {
@@ -343,9 +327,14 @@ impl SlidingWindow {
 pub struct EntrySelection {
     kept: Vec<Range<u64>>,
     cuts: LiveRoundCuts,
+    texts: RequestTexts,
 }
 
 impl EntrySelection {
+    fn with_texts(self, transcript: &Transcript, text_only: &[u64]) -> EntrySelection {
+        EntrySelection { texts: RequestTexts::new(transcript, text_only), ..self }
+    }
+
     fn with_cuts(self, cuts: LiveRoundCuts) -> EntrySelection {
         EntrySelection { cuts, ..self }
     }
@@ -369,7 +358,9 @@ impl EntrySelection {
     /// Size in tokens, including the note.
     pub fn tokens(&self, rule: &SlidingRule, tokens: &impl Fn(Range<u64>) -> u64) -> u64 {
         let cost = |range: &Range<u64>| {
-            tokens(range.clone()).saturating_sub(self.cuts.saved_tokens(range.clone()))
+            let saved_tokens =
+                self.cuts.saved_tokens(range.clone()) + self.texts.saved_tokens(range.clone());
+            tokens(range.clone()).saturating_sub(saved_tokens)
         };
         let kept: u64 = self.kept.iter().map(cost).sum();
         kept.saturating_add(rule.note_tokens(self.entries_left_out()))
@@ -403,6 +394,7 @@ impl EntrySelection {
             end = range.end;
         }
         self.cuts.apply(&mut plan, transcript, layer);
+        self.texts.apply(&mut plan, layer);
         plan
     }
 

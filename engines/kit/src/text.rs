@@ -11,6 +11,8 @@ use regex::Regex;
 
 /// Placeholder of an image.
 pub const IMAGE: &str = "[an image]";
+/// Placeholder of a file beside a text.
+pub const FILE: &str = "[a file]";
 
 /// Marks the omitted middle of a text.
 pub const MIDDLE_MARKER: &str = "\n\n⚠ [the middle of this output was left out]\n\n";
@@ -18,6 +20,9 @@ pub const MIDDLE_MARKER: &str = "\n\n⚠ [the middle of this output was left out
 /// Marks the end of a summary that was cut.
 // Short, because it counts towards the limit.
 pub const CUT_MARKER: &str = "\n\n[summary cut here to keep within its limits]";
+
+/// Upper bound of the weight of a character, in weighted characters for each of its bytes.
+const MOST_BYTE_WEIGHT: u64 = 4;
 
 /// Length of the end of a text that is searched for words of failure or result.
 const IMPORTANT_TAIL_CHARS: usize = 2_000;
@@ -52,6 +57,15 @@ impl TextLimit {
     #[must_use]
     pub fn keeping(self, min_keep_chars: u64) -> Self {
         TextLimit { min_keep_chars, ..self }
+    }
+}
+
+/// Appends a placeholder to a text that may be empty.
+pub fn with_placeholder<'a>(text: Cow<'a, str>, placeholder: &'static str) -> Cow<'a, str> {
+    if text.trim().is_empty() {
+        placeholder.into()
+    } else {
+        format!("{text}\n{placeholder}").into()
     }
 }
 
@@ -123,6 +137,14 @@ pub fn weighted_len(text: &str, min_weight: u64) -> u64 {
 
 /// The longest prefix of at most `max_chars` weighted characters.
 pub fn prefix(text: &str, max_chars: u64, min_weight: u64) -> &str {
+    // Most texts fit, and most others are cut in ASCII.
+    if (text.len() as u64).saturating_mul(MOST_BYTE_WEIGHT.max(min_weight)) <= max_chars {
+        return text;
+    }
+    let head = usize::try_from(max_chars).ok().and_then(|chars| text.as_bytes().get(..chars));
+    if min_weight <= 1 && head.is_some_and(<[u8]>::is_ascii) {
+        return head.and_then(|head| text.get(..head.len())).unwrap_or(text);
+    }
     let mut spent = 0;
     let mut fits = |character| {
         spent += weight(character, min_weight);
@@ -266,6 +288,17 @@ pub(crate) mod tests {
         assert!(cut.starts_with("line of a build log"));
         assert!(cut.contains("Error: boom"));
         assert!(weighted_chars(&cut) <= 16_000);
+    }
+
+    #[test]
+    fn no_character_weighs_more_than_its_bytes_allow() {
+        let weighs_more = |c: &char| weight(*c, 1) > MOST_BYTE_WEIGHT * c.len_utf8() as u64;
+        assert_eq!(('\0'..=char::MAX).find(weighs_more), None);
+        for (text, chars, cut) in
+            [("abcdef", 3, "abc"), ("ab字cd", 5, "ab"), ("ab字cd", 6, "ab字"), ("é", 0, "")]
+        {
+            assert_eq!(prefix(text, chars, 1), cut, "{text} {chars}");
+        }
     }
 
     #[test]

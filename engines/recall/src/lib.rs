@@ -16,6 +16,7 @@ mod folded;
 mod fusion;
 mod session;
 mod settings;
+mod short_move;
 mod tools;
 mod vectors;
 mod window_move;
@@ -219,7 +220,11 @@ impl RecallSession {
         let cell = OnceCell::new();
         let rank = || self.rank_prompt(transcript, &request.prompt, settings.fusion_rank);
         let ranked = || cell.get_or_init(rank).as_slice();
-        let move_window = || self.new_layout(transcript, budget_tokens, ranked(), settings);
+        let move_window = |last: Option<&RequestLayout>| {
+            let moved = |last| self.moved_layout(transcript, budget_tokens, last, settings);
+            let moved = last.and_then(moved);
+            moved.unwrap_or_else(|| self.new_layout(transcript, budget_tokens, ranked(), settings))
+        };
         let add_note = |newest: u64, layout: &mut RequestLayout| {
             self.add_note(transcript, newest, budget_tokens, ranked(), settings, layout);
         };

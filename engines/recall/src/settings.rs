@@ -24,7 +24,7 @@ ctxhost_engine_api::settings! {
     pub struct Settings {
         /// Share of the budget that is free after a move: the prefix then stays cached until a
         /// third of the budget is new.
-        pub slack_share: f64 = 0.34, Number(0.0, SLACK_SHARE_MAX), "share";
+        pub slack_share: f64 = 0.32, Number(0.0, SLACK_SHARE_MAX), "share";
         /// Share for the newest entries in a session that uses tools: an agent needs its latest
         /// steps.
         pub agent_tail_share: f64 = 0.65, Number(TAIL_SHARE_MIN, 1.0), "share";
@@ -33,6 +33,9 @@ ctxhost_engine_api::settings! {
         pub chat_tail_share: f64 = 0.15, Number(TAIL_SHARE_MIN, 1.0), "share";
         /// Share of the newest entries in which results stay in full; older ones become a line.
         pub full_share: f64 = 0.6, Number(TAIL_SHARE_MIN, 1.0), "share";
+        /// Share for the user's requests before the newest entries, newest first: only the user can
+        /// repeat them. They take it from the slack.
+        pub request_share: f64 = 0.1, Number(0.0, OWN_SHARE_MAX), "share";
         /// Share for the user's rules and preferences: about thirty rules at 8,000 tokens.
         pub rule_share: f64 = 0.08, Number(0.0, OWN_SHARE_MAX), "share";
         /// Share for rules and names together in a session that uses tools. Without tools names get
@@ -45,7 +48,7 @@ ctxhost_engine_api::settings! {
         pub agent_note_share: f64 = 0.06, Number(0.0, OWN_SHARE_MAX), "share";
         /// Share for further names before a prompt in a session that uses tools: the next turn
         /// seldom uses the last one's names.
-        pub name_note_share: f64 = 0.15, Number(0.0, OWN_SHARE_MAX), "share";
+        pub name_note_share: f64 = 0.1, Number(0.0, OWN_SHARE_MAX), "share";
         /// The same in a session without tools: an answer needs found text more than free room.
         pub chat_note_share: f64 = 0.25, Number(0.0, OWN_SHARE_MAX), "share";
         /// Inserts `[12 earlier entries left out]` in place of what was dropped: a model that knows

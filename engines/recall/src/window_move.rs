@@ -13,12 +13,18 @@ use crate::settings::Settings;
 const HEAD_FRAME_TOKENS: u64 = 24;
 /// Share of the room for parts of calls and results.
 const EXCERPT_SHARE: f64 = 0.12;
+/// Share of rules and names for those that each move chooses again.
+// With less, the names of the last steps are missing after a few moves; with more, less of the prefix stays.
+const NEWER_SHARE: f64 = 0.5;
 /// Division of a budget.
-struct BudgetSplit {
+pub(crate) struct BudgetSplit {
     target_tokens: u64,
-    tail_tokens: u64,
+    pub(crate) tail_tokens: u64,
+    request_tokens: u64,
     rule_tokens: u64,
     ledger_tokens: u64,
+    /// The part of the names that each move chooses again.
+    pub(crate) newer_tokens: u64,
     excerpt_tokens: u64,
 }
 
@@ -57,7 +63,7 @@ impl RecallSession {
         settings: &Settings,
     ) -> RequestLayout {
         let style = &settings.style();
-        let split = self.split(transcript, allowed_tokens, settings);
+        let mut split = self.split(transcript, allowed_tokens, settings);
         let is_allowed = |number| !self.is_replaced(transcript, number);
         let finder =
             SliceFinder { index: &self.index, transcript, ranked, is_allowed: &is_allowed };
@@ -67,7 +73,10 @@ impl RecallSession {
             ..RequestLayout::default()
         };
         self.place_tail(transcript, (split.tail_tokens, allowed_tokens), settings, &mut layout);
+        // Only the user can repeat them, so they take nothing from what is found, but a part of the slack.
+        split.target_tokens += self.place_requests(transcript, &split, &mut layout);
         self.add_head(split.rule_tokens, split.ledger_tokens, transcript, &mut layout);
+        self.add_newer_names(transcript, split.newer_tokens, &mut layout);
         let spent_tokens = layout.tokens(transcript, style);
         let free_tokens = split.target_tokens.saturating_sub(spent_tokens);
         let excerpt_tokens = split.excerpt_tokens.min(free_tokens / 3);
@@ -83,7 +92,7 @@ impl RecallSession {
         layout
     }
 
-    fn split(
+    pub(crate) fn split(
         &self,
         transcript: &Transcript,
         allowed_tokens: u64,
@@ -98,19 +107,37 @@ impl RecallSession {
             if is_agent { settings.ledger_share } else { settings.ledger_share / 4.0 };
         let always_tokens = self.index.protected_tokens(transcript);
         let free_tokens = target_tokens.saturating_sub(always_tokens);
+        let names_tokens =
+            share_of(allowed_tokens, ledger_share).min(settings.ledger_tokens).min(free_tokens / 3);
+        let has_short_moves = is_agent && settings.slack_share > 0.0;
+        let newer_tokens = if has_short_moves { share_of(names_tokens, NEWER_SHARE) } else { 0 };
         BudgetSplit {
             target_tokens,
             tail_tokens: share_of(free_tokens, tail_share),
+            request_tokens: share_of(allowed_tokens, settings.request_share).min(free_tokens / 4),
             rule_tokens: share_of(allowed_tokens, settings.rule_share).min(free_tokens / 4),
-            ledger_tokens: share_of(allowed_tokens, ledger_share)
-                .min(settings.ledger_tokens)
-                .min(free_tokens / 3),
+            ledger_tokens: names_tokens - newer_tokens,
+            newer_tokens,
             excerpt_tokens: share_of(free_tokens, EXCERPT_SHARE),
         }
     }
 
+    /// Places the user's requests before the newest entries, as far as those of an earlier layout leave room, and
+    /// returns the size of all of them.
+    pub(crate) fn place_requests(
+        &self,
+        transcript: &Transcript,
+        split: &BudgetSplit,
+        layout: &mut RequestLayout,
+    ) -> u64 {
+        let kept_tokens = self.index.request_tokens(transcript, layout);
+        let room_tokens = split.request_tokens.saturating_sub(kept_tokens);
+        let has_replaced_rule = |seq| self.rules.replaced_texts_of(seq).next().is_some();
+        kept_tokens + self.index.place_requests(transcript, room_tokens, has_replaced_rule, layout)
+    }
+
     /// Places the newest entries that fit, and earlier summaries without replaced rules.
-    fn place_tail(
+    pub(crate) fn place_tail(
         &self,
         transcript: &Transcript,
         rooms: (u64, u64),
@@ -130,8 +157,8 @@ impl RecallSession {
         transcript: &Transcript,
         layout: &mut RequestLayout,
     ) {
-        let is_always =
-            |seq| self.index.must_stay.contains(&seq) && !self.is_summary(transcript, seq);
+        let stays = |seq| layout.kept.contains_key(&seq) || self.index.must_stay.contains(&seq);
+        let is_always = |seq| stays(seq) && !self.is_summary(transcript, seq);
         let rules = self
             .rules
             .render(rule_tokens.saturating_sub(HEAD_FRAME_TOKENS) * CHARS_PER_TOKEN, is_always);
@@ -147,6 +174,19 @@ impl RecallSession {
                 redact(&blocks)
             );
         }
+    }
+
+    /// Adds names that neither the head nor an entry shows.
+    pub(crate) fn add_newer_names(
+        &self,
+        transcript: &Transcript,
+        room_tokens: u64,
+        layout: &mut RequestLayout,
+    ) {
+        let listed = self.index.names.name_numbers(&layout.head);
+        let withheld = self.rules.withdrawn_names().chain(listed);
+        layout.newer_names =
+            self.index.render_names(transcript, layout, withheld, &[], room_tokens);
     }
 
     fn is_summary(&self, transcript: &Transcript, seq: u64) -> bool {

@@ -65,6 +65,41 @@ fn long_talk() -> TranscriptBuilder {
     talk
 }
 
+/// Short requests, each with a fact, and much longer work on each with names of its own.
+fn agent_talk(turns: u64) -> TranscriptBuilder {
+    let mut talk = TranscriptBuilder::new();
+    for turn in 0..turns {
+        let request = format!("[turn {turn}] FACT-{turn}: service s{turn} listens on 1{turn:03}.");
+        if turn % 6 == 5 {
+            talk.image(&request)
+        } else {
+            talk.user(&request)
+        };
+        for round in 0..2 {
+            let id = format!("{turn}-{round}");
+            let words = |name: &str| format!("{name}_{} ", turn * 31 + round * 7);
+            let output: String = ["ledger", "branch", "socket", "parser"].map(words).concat();
+            talk.calls(&[(&id, "read_part", r#"{"n":1}"#)]);
+            talk.result(&id, "read_part", &output.repeat(12));
+        }
+        talk.assistant(&format!("Part {turn} names ledger_{turn} and branch_{turn}."));
+    }
+    talk
+}
+
+#[test]
+fn short_requests_stay_before_names_of_outputs() {
+    let mut talk = agent_talk(40);
+    talk.user("And now?");
+    let plan = assemble(&create(), &talk, 10_000, "And now?");
+    let text = seen(&plan, &talk);
+    let missing: Vec<u64> =
+        (0..40).filter(|turn| !text.contains(&format!("FACT-{turn}:"))).collect();
+    assert!(missing.is_empty(), "{missing:?} at {} tokens", plan.estimated_tokens);
+    assert_eq!(plan_fault(&plan, &talk.transcript()), None);
+    assert_eq!(cost(&plan, &talk), plan.estimated_tokens);
+}
+
 #[test]
 fn what_fits_stays_as_it_is() {
     let talk = long_talk();

@@ -167,9 +167,13 @@ pub(super) fn found_session(path: PathBuf) -> Option<FoundSession> {
     Some(FoundSession { path, changed_ms, bytes: metadata.len() })
 }
 
-/// The id of a session file of an agent: the end of its name, as long as it takes to be unique.
+/// The id of a session file of an agent: the end of its name, as long as it takes to be unique. The path if the name
+/// has other characters than an id.
 pub(super) fn short_id(path: &Path, others: &[PathBuf]) -> String {
     let stem = stem(path);
+    if !can_be_id(&stem) {
+        return path.display().to_string();
+    }
     let ends_like = |id: &str| {
         others.iter().any(|other| other.as_path() != path && self::stem(other).ends_with(id))
     };
@@ -189,18 +193,21 @@ fn stem(path: &Path) -> String {
     name.strip_suffix(".jsonl").unwrap_or(&name).to_owned()
 }
 
+fn can_be_id(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
+}
+
 /// The file of a session on the command line: a path, or the id that `ctxhost doctor` prints.
 pub(super) fn resolve_session(named: &Path) -> Result<PathBuf, CliError> {
     let text = named.display().to_string();
-    let can_be_id = text.chars().count() >= MIN_ID_CHARS
-        && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
-    if !can_be_id || named.exists() {
+    if !can_be_id(&text) || named.exists() {
         return Ok(named.to_owned());
     }
+    let is_short = text.len() < MIN_ID_CHARS;
     let mut matching: Vec<PathBuf> = list_sessions(&own_agent_folders())
         .into_iter()
         .map(|(_, session)| session.path)
-        .filter(|path| stem(path).ends_with(&text))
+        .filter(|path| if is_short { stem(path) == text } else { stem(path).ends_with(&text) })
         .collect();
     matching.sort();
     matching.dedup();
@@ -282,6 +289,8 @@ mod tests {
         let ids = paths.each_ref().map(|path| short_id(path, &paths));
         assert_eq!(ids, ["1-22223333", "4-22223333", "short"]);
         assert_eq!(short_id(&paths[0], &paths[..1]), "22223333");
+        let odd = Path::new("/d/two words.jsonl");
+        assert_eq!(short_id(odd, &paths), "/d/two words.jsonl", "no argument that is an id");
     }
 
     #[test]

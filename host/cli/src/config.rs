@@ -15,6 +15,7 @@ use ctxhost_config::{
     Config as Settings, ExplainRow, FILE_NAME, explain, explain_key, json_schema,
 };
 use ctxhost_engine::{EngineFile, split_ids};
+use ctxhost_platform::files::foreign_owner;
 use ctxhost_trust::{LOCK_NAME, TrustLevel};
 
 /// Check, explain or import the config file.
@@ -61,15 +62,34 @@ pub(super) fn watched_config(config: &Settings) -> PathBuf {
 
 /// Loads the config that was given, else the nearest one, else the defaults.
 pub(super) fn load_config(given: Option<&Path>) -> Result<Settings, CliError> {
-    match given.map(Path::to_owned).or_else(find_config_file) {
+    match given_or_found(given)? {
         Some(path) => Ok(locked::with_lock(Settings::load(path)?)),
         None => Ok(locked::with_lock(Settings::default())),
     }
 }
 
+/// The config that was given, else the nearest one.
+pub(super) fn given_or_found(given: Option<&Path>) -> Result<Option<PathBuf>, CliError> {
+    given.map_or_else(find_config_file, |path| Ok(Some(path.to_owned())))
+}
+
 /// Finds the nearest config, from the current folder upwards.
-pub(super) fn find_config_file() -> Option<PathBuf> {
-    Settings::discover(std::env::current_dir().ok()?).map(relative_to_cwd)
+///
+/// Fails for one that another user has put into a folder above, such as `/tmp`: a config runs programs and sends
+/// texts.
+pub(super) fn find_config_file() -> Result<Option<PathBuf>, CliError> {
+    let Ok(cwd) = std::env::current_dir() else { return Ok(None) };
+    let Some(path) = Settings::discover(&cwd) else { return Ok(None) };
+    let is_above = path.parent() != Some(&cwd);
+    let owner = path.metadata().ok().filter(|_| is_above).and_then(|file| foreign_owner(&file));
+    if let Some(owner) = owner {
+        let path = path.display();
+        let message = format!("{path}, in a folder above, belongs to another user (uid {owner})");
+        return Err(CliError::user(message).hint(format!(
+            "use it with --config {path}, or start with a {FILE_NAME} of your own"
+        )));
+    }
+    Ok(Some(relative_to_cwd(path)))
 }
 
 /// Makes a path below the current folder relative to it.

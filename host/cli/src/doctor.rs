@@ -19,6 +19,7 @@ use super::config::load_config;
 use super::error::CliError;
 use super::output::Output;
 use super::render;
+use ctxhost_config::EmbedderSettings;
 
 /// Default number of sessions that are read: about two weeks of work, in about ten seconds.
 pub(super) const SESSIONS: usize = 20;
@@ -89,7 +90,9 @@ impl DoctorArgs {
         config_path: Option<&Path>,
         output: &mut Output,
     ) -> Result<ExitCode, CliError> {
-        let config = load_config(config_path)?;
+        let mut config = load_config(config_path)?;
+        // Nothing is sent: engines are compared as they are without a model.
+        (config.summariser, config.embedder) = (None, EmbedderSettings::default());
         let (found, permission) = self.find(output)?;
         let unreadable = found.left_out.unreadable_paths;
         let mut report = DoctorReport {

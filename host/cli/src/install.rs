@@ -102,7 +102,7 @@ impl UninstallArgs {
 
 impl InstallTarget {
     pub(super) fn open(config_path: Option<&Path>) -> Result<InstallTarget, CliError> {
-        let config = config_target(config_path);
+        let config = config_target(config_path)?;
         let settings = if config.exists() { Config::load(&config)? } else { Config::default() };
         let state = state_folder();
         let failures = failure_log(&settings, &state);

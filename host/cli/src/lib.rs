@@ -73,8 +73,7 @@ static VERSION: LazyLock<String> = LazyLock::new(|| {
 #[derive(Debug, Parser)]
 #[command(name = "ctxhost", version = VERSION.as_str(), max_term_width = 100)]
 struct CliArgs {
-    /// Config file. By default the nearest ctxhost.toml, from the current folder upwards; commands
-    /// that read a session then search from the session's folder upwards.
+    /// Config file. By default the nearest ctxhost.toml, from the current folder upwards.
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Load no engine file that ctxhost.lock does not pin, and fail instead of using another engine.

@@ -56,6 +56,9 @@ impl RunArgs {
     ) -> Result<ExitCode, CliError> {
         let cwd = std::env::current_dir()?;
         let config = run_setup::find_config(config_path, &cwd, output)?;
+        if config_path.is_none() {
+            note_upstreams(&config, output);
+        }
         let traces = log::start_traced(&config.telemetry, log::DefaultLogLevel::Errors)?;
         // Sessions of a temporary gateway live in this folder and are deleted with it.
         let mut folder = tempfile::Builder::new();
@@ -114,11 +117,13 @@ impl RunArgs {
         let client = clients::configure_client(self.command, &address, env_var);
         let is_noted = client.note.is_some();
         let ended = run_agent(client, output).await;
+        // Before the gateway ends, and with it the engine.
+        let engine = runtime.engine();
         // The gateway outlives the agent, so that requests at its very end are still answered.
         stop.cancel();
         let served = serving.await;
         let totals = watch.totals();
-        output.note(&summary_line(totals, &runtime.engine()));
+        output.note(&summary_line(totals, &engine));
         let is_unused = totals.requests == 0 && ended.as_ref().is_ok_and(ExitStatus::success);
         if is_unused && !is_noted {
             output.note(&format!("ctxhost: {}", clients::note_unused(&address)));
@@ -169,6 +174,14 @@ fn summary_line(sums: GatewayTotals, engine: &str) -> String {
     match fallbacks {
         0 => line,
         fallbacks => format!("{line} ({})", format_count(fallbacks, "fallback")),
+    }
+}
+
+/// Names the servers that get the agent's keys and texts because a config says so that was found, not named.
+fn note_upstreams(config: &Config, output: &mut Output) {
+    let gateway = &config.gateway;
+    for (requests, url) in gateway.upstreams.iter().chain(&gateway.models) {
+        output.note(&format!("ctxhost: {requests} is sent to {url} ({})", config.name()));
     }
 }
 

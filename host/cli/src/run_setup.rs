@@ -95,8 +95,7 @@ pub(super) fn find_config(
     Ok(config)
 }
 
-/// Finds the config of the current folder, else of the session's folder, so that a folder of
-/// recordings can have its own.
+/// Finds the config of the current folder, and says so if there is another one beside the session.
 pub(super) fn find_session_config(
     given: Option<&Path>,
     session: &Path,
@@ -105,16 +104,20 @@ pub(super) fn find_session_config(
     if let Some(path) = given {
         return Ok(locked::with_lock(Config::load(path)?));
     }
-    let beside = || Config::discover(session.canonicalize().ok()?.parent()?).map(relative_to_cwd);
-    match find_config_file().or_else(beside) {
-        Some(path) => {
-            // Printed because the file can differ from what the user expects, see above.
-            output.note(&format!("config {}", path.display()));
-            Ok(locked::with_lock(Config::load(path)?))
-        }
-        // No config is normal: the defaults are a working host.
-        None => Ok(locked::with_lock(Config::default())),
+    if let Some(path) = find_config_file()? {
+        // Printed because the file may be in a folder far above.
+        output.note(&format!("config {}", path.display()));
+        return Ok(locked::with_lock(Config::load(path)?));
     }
+    // A config runs programs and sends texts. Beside a session that someone else has written, it is not the user's
+    // choice.
+    let beside = || Config::discover(session.canonicalize().ok()?.parent()?).map(relative_to_cwd);
+    if let Some(path) = beside() {
+        let path = path.display();
+        output.note(&format!("{path}, beside the session, is not used; --config {path} uses it"));
+    }
+    // No config is normal: the defaults are a working host.
+    Ok(locked::with_lock(Config::default()))
 }
 
 /// The engine that was named, checked; else the active engine, with a note if it is not the

@@ -173,7 +173,7 @@ fn promote(slot: &SlotConfig, output: &mut Output) -> Result<(), CliError> {
     };
     output.print(&format!("{engine} 100%  (was {}{tried})\n{HOSTS_RELOAD}\n", was.active()))?;
     if figures.sum.turns == 0 {
-        output.note("nothing was measured: it served no turn as a canary");
+        output.note("nothing was measured: no turn of it has ended, which the next request of its conversation tells");
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::env::consts::DLL_SUFFIX;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use super::config::find_config_file;
+use super::config::given_or_found;
 use super::engine_open;
 use super::engines::EffectiveEngine;
 use super::error::CliError;
@@ -41,7 +41,7 @@ impl UseArgs {
         config_path: Option<&Path>,
         output: &mut Output,
     ) -> Result<ExitCode, CliError> {
-        let path = config_target(config_path);
+        let path = config_target(config_path)?;
         // A missing config is not an error here: `ctxhost use` is how one is created.
         let before = if path.exists() { Config::load(&path)? } else { Config::default() };
         refuse_path(&self.engine, &path)?;
@@ -132,6 +132,6 @@ fn with_unchanged_slot(error: CliError, config: &Config) -> CliError {
 }
 
 /// The config to write: the given one, else the nearest, else a new one in the current folder.
-pub(super) fn config_target(given: Option<&Path>) -> PathBuf {
-    given.map(Path::to_owned).or_else(find_config_file).unwrap_or_else(|| PathBuf::from(FILE_NAME))
+pub(super) fn config_target(given: Option<&Path>) -> Result<PathBuf, CliError> {
+    Ok(given_or_found(given)?.unwrap_or_else(|| PathBuf::from(FILE_NAME)))
 }

@@ -11,6 +11,7 @@
 //! between the two is learned per model from reported usage: an upper quantile for limits, the median for targets.
 
 mod factor;
+mod record;
 
 #[cfg(test)]
 mod tests;
@@ -125,6 +126,8 @@ struct ModelAccount {
     factor: TokenFactor,
     anchor: Option<CountAnchor>,
     window: Option<LearnedWindow>,
+    /// The factor for limits when it was last stored in the session.
+    stored_limit: Option<f64>,
 }
 
 /// A count of the provider for the start of a request.

@@ -47,11 +47,14 @@ impl Context {
         engine: Arc<ActiveEngine>,
         settings: Arc<ContextSettings>,
     ) -> Context {
+        let mut accounting =
+            TokenAccounting::new(settings.accounting.clone(), ModelName::default(), 0);
+        accounting.restore(&session);
         let mut session = LiveSession::new(session);
         session.register(&settings.sessions);
         Context {
             limits: CompactionLimits::new(&settings.invariants),
-            accounting: TokenAccounting::new(settings.accounting.clone(), ModelName::default(), 0),
+            accounting,
             settings,
             engine,
             session,
@@ -183,6 +186,7 @@ impl Context {
             None => {
                 self.counts = self.counts.with_answer(&expectation, usage, is_anchored);
                 self.accounting.record_usage(&target.model, &sent.size, usage, stop);
+                self.store_accounting(target);
             }
             Some(truncation) => {
                 self.counts = self.counts.reset_sizes();
@@ -279,6 +283,17 @@ impl Context {
     /// Takes over the accounting of another session.
     pub fn inherit_accounting(&mut self, accounting: TokenAccounting) {
         self.accounting = accounting;
+        self.accounting.mark_unstored();
+    }
+
+    /// Appends what was learned about the token counts of a model, so that a restart knows it.
+    fn store_accounting(&mut self, target: &Target) {
+        let Some(record) = self.accounting.unstored_record(&target.model) else { return };
+        match self.append([record]) {
+            Ok(_) => self.accounting.mark_stored(&target.model),
+            // The answer is there; only a restart would estimate anew.
+            Err(error) => tracing::warn!(%error, "cannot store the token counts of a model"),
+        }
     }
 
     /// The expected size of a request, in provider tokens.

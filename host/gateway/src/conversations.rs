@@ -4,9 +4,9 @@
 //! the conversation whose answered items it has:
 //!
 //! ```text
-//!  known     a b c d        a b c d    a b c t          a B c D        a b c d e     a b c d
-//!  request   a b c d e f    a b c d    a b c d t'       a b' c D e     S d e f       a b x
-//!            continues      retry      new tail         edited (b)     summarized     fork after b
+//!  known     a b c d        a b c d    a b c t          a B c D        a b c d e     a b c d e     a b c d
+//!  request   a b c d e f    a b c d    a b c d t'       a b' c D e     a d e f       S d e f       a b x
+//!            continues      retry      new tail         edited (b)     left out      summarized    fork after b
 //! ```
 //!
 //! Items are equal if their bytes are, or if they differ only in provider cache markers and JSON formatting. The
@@ -18,6 +18,7 @@ mod identity;
 mod index;
 mod known_items;
 mod label;
+mod left_out;
 mod matching;
 mod new_group;
 mod read_pool;

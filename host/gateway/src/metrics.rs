@@ -271,6 +271,10 @@ impl Metrics {
         self.families.request.get_or_create(&StatusLabels { dialect, status }).inc();
         let seconds = self.families.first_byte_seconds.get_or_create(&DialectLabels { dialect });
         seconds.observe(took.as_secs_f64());
+    }
+
+    /// Counts a request in the totals.
+    pub fn count_request(&self) {
         self.totals.requests.fetch_add(1, Ordering::Relaxed);
     }
 

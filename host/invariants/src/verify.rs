@@ -101,13 +101,23 @@ pub fn verify(
     InvariantVerifier::default().verify(view, items, budget_tokens)
 }
 
-/// A verifier that keeps the pinned entries of one session.
+/// A verifier that keeps the pinned entries of one session, and the ids of the calls in its messages.
 #[derive(Clone, Debug, Default)]
 pub struct InvariantVerifier {
     epoch: u64,
     seen: u64,
     pinned: Vec<u64>,
     newest_user: Option<u64>,
+    /// By entry. Requests repeat their history, and an entry of an epoch never changes.
+    ids: HashMap<u64, EntryIds>,
+}
+
+/// The ids of the calls of an entry, or the id of its result.
+#[derive(Clone, Debug)]
+struct EntryIds {
+    /// Length of the message that they were read from.
+    raw_bytes: usize,
+    ids: Vec<String>,
 }
 
 impl InvariantVerifier {
@@ -119,10 +129,11 @@ impl InvariantVerifier {
         budget_tokens: u64,
     ) -> Vec<InvariantViolation> {
         self.update(view);
+        self.read_ids(items);
         let mut violations = Vec::new();
         let mut pairs = CallPairs::default();
         for item in items {
-            pairs.read(item, &mut violations);
+            pairs.read(item, self.ids_of(item), &mut violations);
             violations.extend(check_rewrite(item));
         }
         pairs.close(&mut violations);
@@ -146,6 +157,33 @@ impl InvariantVerifier {
             self.pinned.extend((is_sendable && entry.has(Flags::PINNED)).then_some(self.seen));
             self.newest_user = entry.is_user_message().then_some(self.seen).or(self.newest_user);
             self.seen += 1;
+        }
+    }
+
+    /// Reads the ids of entries that no earlier request had.
+    fn read_ids(&mut self, items: &[PlanItem<'_>]) {
+        for entry in items.iter().filter_map(unchanged_entry) {
+            let raw_bytes = entry.raw().len();
+            if self.ids.get(&entry.seq()).is_none_or(|known| known.raw_bytes != raw_bytes) {
+                let ids = ids_of_message(entry.message(), entry.role());
+                let ids = ids.into_iter().map(Cow::into_owned).collect();
+                self.ids.insert(entry.seq(), EntryIds { raw_bytes, ids });
+            }
+        }
+    }
+
+    /// The ids of the calls of an item, or the id of its result.
+    fn ids_of<'s>(&'s self, item: &'s PlanItem<'_>) -> Vec<Cow<'s, str>> {
+        match item {
+            PlanItem::ReplacedRaw { raw, .. } => {
+                ids_of_message(Message::parse(raw, ""), item.role())
+            }
+            PlanItem::MissingResult { call_id, .. } => vec![Cow::Borrowed(&**call_id)],
+            _ => {
+                let known = unchanged_entry(item).and_then(|entry| self.ids.get(&entry.seq()));
+                let ids = known.map(|known| known.ids.as_slice()).unwrap_or_default();
+                ids.iter().map(|id| Cow::Borrowed(id.as_str())).collect()
+            }
         }
     }
 
@@ -218,17 +256,21 @@ struct CallPairs<'a> {
 }
 
 impl<'a> CallPairs<'a> {
-    fn read(&mut self, item: &PlanItem<'a>, violations: &mut Vec<InvariantViolation>) {
+    /// Reads an item with the ids of its calls, or the id of its result.
+    fn read(
+        &mut self,
+        item: &PlanItem<'_>,
+        ids: Vec<Cow<'a, str>>,
+        violations: &mut Vec<InvariantViolation>,
+    ) {
         if item.role() == Role::Tool {
-            return self.take(&result_id(item), violations);
+            return self.take(ids.first().map_or("", |id| id), violations);
         }
         self.close(violations);
-        for block in message_of(item).map(|message| message.blocks).unwrap_or_default() {
-            if let ContentBlock::ToolCall(call) = block {
-                // Each result of a repeated id is that of its next call.
-                self.places.entry(call.id.clone()).or_default().push_back(self.expected.len());
-                self.expected.push(Some(call.id));
-            }
+        for id in ids {
+            // Each result of a repeated id is that of its next call.
+            self.places.entry(id.clone()).or_default().push_back(self.expected.len());
+            self.expected.push(Some(id));
         }
     }
 
@@ -253,26 +295,22 @@ impl<'a> CallPairs<'a> {
     }
 }
 
-/// The message of an item as it will be sent, for roles with calls or results.
-fn message_of<'a>(item: &PlanItem<'a>) -> Option<Message<'a>> {
+/// The entry whose own calls or result an item sends, for roles that have them.
+fn unchanged_entry<'i, 'a>(item: &'i PlanItem<'a>) -> Option<&'i Entry<'a>> {
     match item {
-        PlanItem::ReplacedRaw { raw, .. } => Some(Message::parse(raw, "")),
-        PlanItem::Kept(entry) | PlanItem::ReplacedText { entry, .. } => match entry.role() {
-            Role::Assistant | Role::Tool => Some(entry.message()),
-            _ => None,
-        },
+        PlanItem::Kept(entry) | PlanItem::ReplacedText { entry, .. } => {
+            matches!(entry.role(), Role::Assistant | Role::Tool).then_some(entry)
+        }
         _ => None,
     }
 }
 
-fn result_id(item: &PlanItem<'_>) -> String {
-    match item {
-        PlanItem::MissingResult { call_id, .. } => call_id.to_string(),
-        other => {
-            let head = message_of(other).and_then(Message::tool_result);
-            head.map(|head| head.call_id.into_owned()).unwrap_or_default()
-        }
+/// The ids of the calls in a message, or the id of its result.
+fn ids_of_message(message: Message<'_>, role: Role) -> Vec<Cow<'_, str>> {
+    if role == Role::Tool {
+        return message.tool_result().map(|head| head.call_id).into_iter().collect();
     }
+    message.tool_calls().into_iter().map(|call| call.id).collect()
 }
 
 /// Compares a rewrite with its original.

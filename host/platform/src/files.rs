@@ -9,8 +9,8 @@ use std::io;
 use std::path::Path;
 
 pub use system::{
-    change_marks, file_identity, mode, path_identity, permissions, read_exact_at, rename_new,
-    special_kind, sync_folder,
+    change_marks, file_identity, foreign_owner, mode, path_identity, permissions, read_exact_at,
+    rename_new, special_kind, sync_folder,
 };
 
 /// The mode of files that only their owner may read.

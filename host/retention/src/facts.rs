@@ -122,9 +122,9 @@ impl Statement {
 
     /// The measured numbers in it.
     pub(super) fn numbers(&self) -> impl Iterator<Item = Fact> {
-        let texts = self.texts.iter().map(String::as_str);
+        let parts = self.texts.iter().flat_map(|text| searched_parts(text));
         // A regex that does not compile finds nothing; a test fails then.
-        let found = texts
+        let found = parts
             .flat_map(|text| NUMBERS.iter().flat_map(move |pattern| pattern.captures_iter(text)));
         found.filter_map(|parts| Some(number(parts.get(1)?.as_str(), parts.get(2)?.as_str())))
     }
@@ -133,6 +133,15 @@ impl Statement {
     pub(super) fn texts(&self) -> impl Iterator<Item = &str> {
         self.texts.iter().map(String::as_str)
     }
+}
+
+/// The parts of a text in which numbers are searched: all of it, or the lines of one that is not all ASCII.
+// Borders of words slow the search down where other characters are, and no match crosses a line.
+fn searched_parts(text: &str) -> impl Iterator<Item = &str> {
+    let (whole, lines) =
+        if text.is_ascii() { (Some(text), None) } else { (None, Some(text.split('\n'))) };
+    let parts = whole.into_iter().chain(lines.into_iter().flatten());
+    parts.filter(|part| !part.is_ascii() || part.bytes().any(|byte| byte.is_ascii_digit()))
 }
 
 fn number(digits: &str, unit: &str) -> Fact {
@@ -181,6 +190,10 @@ mod tests {
         assert_eq!(
             numbers("214 passed; 0 failed; -3 % (2x)"),
             ["214 passed", "0 failed", "-3 %", "2 x"]
+        );
+        assert_eq!(
+            numbers("é 5 ms\n7 files\r\nat 3\n% and 9é, 12 s\n→ 40 %\n"),
+            ["5 ms", "7 files", "12 s", "40 %"]
         );
         assert_eq!(
             numbers("version 1.2.3 at line 40, 0x1f, e2s, %-28s, 7 dwarfs"),

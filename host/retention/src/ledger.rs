@@ -6,7 +6,7 @@ use std::ops::Range;
 use ctxhost_engine_api::Transcript;
 use ctxhost_engine_api::transcript::tokens::{self, CHARS_PER_TOKEN};
 use ctxhost_engine_kit::budget::RoomSettings;
-use ctxhost_engine_kit::ledger::{LedgerLimits, SummaryLedger};
+use ctxhost_engine_kit::ledger::{LedgerLimits, LedgerReader};
 use ctxhost_engine_kit::summary::{Provenance, wrap_summary};
 
 /// The writer in the envelope.
@@ -30,7 +30,7 @@ pub fn render_ledger(
     if room_tokens == 0 {
         return String::new();
     }
-    let ledger = SummaryLedger::new(view, ranges);
+    let ledger = LedgerReader::new(view).read(ranges);
     for _ in 0..TRIES {
         let room_chars = room_tokens.saturating_mul(CHARS_PER_TOKEN);
         let limits = LedgerLimits {

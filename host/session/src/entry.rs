@@ -50,11 +50,15 @@ impl Record {
 
 /// The entry of a record whose message has the JSON `raw`.
 pub(super) fn from_message(record: &Record, raw: &str) -> Option<NewEntry> {
-    let wire: PiMessage<'_> = serde_json::from_str(raw).ok()?;
+    let message = Message::parse(raw, "");
+    // Parsed a second time only for what a message does not tell: a request may have tens of thousands of them.
+    let wire = match PiMessage::of_spoken(&message, raw) {
+        Some(wire) => wire,
+        None => serde_json::from_str(raw).ok()?,
+    };
     if is_true(wire.exclude_from_context) {
         return None;
     }
-    let message = Message::parse(raw, "");
     let (role, kind) = match &*wire.role {
         // Text that only a client inserted must not start a turn or be pinned as the task.
         "user" if is_injected_message(&message) => (Role::User, EntryKind::Custom),
@@ -157,6 +161,9 @@ fn empty_entry(record: &Record, role: Role, kind: EntryKind) -> NewEntry {
     }
 }
 
+/// The field that excludes a message, as it is found in the JSON of one.
+const EXCLUDED: &str = "excludeFromContext";
+
 // All borrowed, because a long request has tens of thousands of messages.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -172,6 +179,28 @@ struct PiMessage<'a> {
     is_error: Option<&'a RawValue>,
     #[serde(borrow)]
     exclude_from_context: Option<&'a RawValue>,
+}
+
+impl<'a> PiMessage<'a> {
+    /// The fields of a message of the user or the model; `None` if its JSON may have others that matter.
+    fn of_spoken(message: &'a Message<'_>, raw: &str) -> Option<PiMessage<'a>> {
+        // JSON of an unknown form is parsed as one empty text.
+        let is_unknown =
+            matches!(message.blocks.as_slice(), [ContentBlock::Text(text)] if text.is_empty());
+        let is_spoken = matches!(&*message.role, "user" | "assistant");
+        // With an escape the name of the field may be written differently.
+        let may_be_excluded = raw.contains(EXCLUDED) || raw.contains("\\u");
+        (is_spoken && !is_unknown && !may_be_excluded).then(|| PiMessage {
+            role: Cow::Borrowed(&message.role),
+            stop_reason: message
+                .stop_reason
+                .as_deref()
+                .map(|reason| BorrowedText(Cow::Borrowed(reason))),
+            tool_call_id: None,
+            is_error: None,
+            exclude_from_context: None,
+        })
+    }
 }
 
 // serde borrows a `Cow` in a field, but not inside an `Option`.

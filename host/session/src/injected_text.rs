@@ -1,7 +1,9 @@
-//! Recognizes text that clients insert into user messages.
+//! Recognizes text in user messages that is not the user's: clients insert some, and some send tool results in it.
 //!
 //! A user message without any other text is not a request of the user: it is not pinned as the task and starts
 //! no turn. A message with inserted text beside the user's is a request.
+
+mod tool_output;
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -119,12 +121,34 @@ const STAMP_MAX_BYTES: usize = 48;
 
 /// The clients with known patterns, and their source.
 pub fn known_clients() -> impl Iterator<Item = (&'static str, &'static str)> {
-    TABLE.iter().map(|row| (row.client, row.source))
+    let inserted = TABLE.iter().map(|row| (row.client, row.source));
+    inserted.chain(tool_output::known_clients())
 }
 
-/// Whether a text block is empty or contains inserted text only.
-pub fn is_injected(block: &str) -> bool {
-    user_text(block).is_empty()
+/// Whether a user message of these text blocks has a request of the user; `has_others` says that it has other content,
+/// such as an image. A message without any content counts as one, as its client declares.
+pub fn has_request<'a>(blocks: impl IntoIterator<Item = &'a str>, has_others: bool) -> bool {
+    let (mut is_injected, mut is_result, mut is_result_next) = (false, false, false);
+    for block in blocks.into_iter().filter(|block| !block.trim().is_empty()) {
+        let text = user_text(block);
+        let is_of_header = std::mem::take(&mut is_result_next);
+        match tool_output::find(&text) {
+            Some(output) if output.rest.is_empty() => {
+                (is_result, is_result_next) = (true, output.is_header);
+            }
+            None if text.is_empty() => is_injected = true,
+            // The result itself.
+            None if is_of_header => {}
+            _ => return true,
+        }
+    }
+    // Images beside a tool result are results as well.
+    !is_result && (has_others || !is_injected)
+}
+
+/// Whether a text is tool results that a client sends as text of the user.
+pub fn is_tool_output(text: &str) -> bool {
+    tool_output::find(text.trim()).is_some_and(|output| output.rest.is_empty())
 }
 
 /// A text block without inserted text, trimmed.
@@ -146,16 +170,12 @@ pub fn user_text(block: &str) -> Cow<'_, str> {
 /// Whether a user message contains inserted text only. An empty one counts as a message of the user, as its
 /// client declares.
 pub(super) fn is_injected_message(message: &Message<'_>) -> bool {
-    let mut texts = 0;
-    for block in &message.blocks {
-        match block {
-            ContentBlock::Text(text) if text.trim().is_empty() => {}
-            ContentBlock::Text(text) if is_injected(text) => texts += 1,
-            // Anything but text, such as an image, is from the user.
-            _ => return false,
-        }
-    }
-    texts > 0
+    let texts = message.blocks.iter().filter_map(|block| match block {
+        ContentBlock::Text(text) => Some(text.as_ref()),
+        _ => None,
+    });
+    let has_others = message.blocks.iter().any(|block| !matches!(block, ContentBlock::Text(_)));
+    !has_request(texts, has_others)
 }
 
 impl PatternForm {
@@ -282,7 +302,7 @@ mod tests {
     #[test]
     fn text_inserted_by_clients_is_no_request() {
         for text in INJECTED {
-            assert!(is_injected(text), "{text}: {:?}", user_text(text));
+            assert!(!has_request([text], false), "{text}: {:?}", user_text(text));
             // Text of a user before or after it is a request.
             if !text.contains("without an end") && text.starts_with('<') {
                 for both in
@@ -309,7 +329,7 @@ mod tests {
             "<task>\nMend the parser.\n</task>",
             "<command-name>/mend</command-name>\n<command-args>the parser</command-args>",
         ] {
-            assert!(!is_injected(text), "{text}");
+            assert!(has_request([text], false), "{text}");
         }
         let aider = "Mend the parser.\n\n# *SEARCH/REPLACE block* Rules:\nEvery block";
         assert_eq!(user_text(aider), "Mend the parser.");

@@ -147,6 +147,20 @@ fn a_conversation_over_a_pipe() {
 }
 
 #[test]
+fn a_script_gets_the_answer_without_the_attempts_before_it() {
+    for seed in 0..4 {
+        let answer = format!("The number is {}.", "4711, ".repeat(20 + seed));
+        let server = ScriptedServer::start(Wire::OpenAiChat, Model::new(WINDOW_TOKENS))
+            .script(Steps::new([vec![Step::say(answer.clone())]]));
+        server.fail_next(Fault::CutStream);
+        let place = workplace(&server, Wire::OpenAiChat);
+        let output = run(place.path(), &["chat", "-p", "Which?", "--session", "s.jsonl"], "");
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert_eq!(stdout(&output), format!("{answer}\n"));
+    }
+}
+
+#[test]
 fn a_failed_turn_does_not_end_the_conversation() {
     let server = ScriptedServer::start(Wire::OpenAiChat, Model::new(WINDOW_TOKENS))
         .script(Steps::new([vec![Step::say("Here I am.")]]));

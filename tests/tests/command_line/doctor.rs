@@ -234,6 +234,22 @@ fn without_permission_nothing_outside_is_read() {
 }
 
 #[test]
+fn models_of_the_config_are_not_asked() {
+    let home = home();
+    let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    server.set_nonblocking(true).unwrap();
+    let url = format!("http://{}/v1", server.local_addr().unwrap());
+    let config = format!(
+        "[summariser]\nbase_url = {url:?}\nmodel = \"m\"\n[embedder]\nurl = {url:?}\nmodel = \"m\"\n"
+    );
+    fs::write(home.path().join("project/ctxhost.toml"), config).unwrap();
+    let ran = run(home.path(), &["doctor", "--yes"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    assert!(ran.out.contains("would have kept"), "{}", ran.out);
+    assert!(server.accept().is_err(), "nothing is sent");
+}
+
+#[test]
 fn where_no_agent_has_a_folder_yes_is_not_proposed() {
     let home = tempfile::tempdir().unwrap();
     std::fs::create_dir(home.path().join("project")).unwrap();

@@ -139,3 +139,26 @@ fn bench_reads_what_replay_reads() {
         assert_eq!(output.status.code(), Some(0), "{command:?}: {}", errors(&output));
     }
 }
+
+#[test]
+fn a_config_beside_a_session_runs_nothing() {
+    let folder = session(0);
+    let work = tempfile::tempdir().unwrap();
+    let ran = folder.path().join("ran");
+    let config = format!(
+        "[summariser]\nprovider = \"p\"\nmodel = \"m\"\n[providers.p]\ndialect = \"openai-completions\"\n\
+         base_url = \"http://127.0.0.1:9/v1\"\napi_key_command = [\"touch\", {:?}]\n",
+        ran.display()
+    );
+    fs::write(folder.path().join("ctxhost.toml"), config).unwrap();
+    let path = folder.path().join("s.jsonl").display().to_string();
+    for command in ["replay", "context", "compact"] {
+        let output = run(&[command, &path, "--window", "16k"], work.path());
+        let said = errors(&output);
+        assert!(
+            said.contains("ctxhost.toml, beside the session, is not used; --config "),
+            "{said}"
+        );
+        assert!(!ran.exists(), "{command}: {said}");
+    }
+}

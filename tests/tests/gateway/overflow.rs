@@ -240,6 +240,52 @@ async fn a_conversation_of_four_windows_goes_on_over_a_restart() {
     }
 }
 
+/// An upstream whose tokens are larger than estimated: a conversation that it holds is above its window by the
+/// estimate with a margin, which is all that a gateway has that has forgotten the counts.
+#[tokio::test]
+async fn a_restart_does_not_compact_what_the_upstream_has_counted() {
+    const CONFIG: &str = "[models.m]\nwindow_tokens = 16000\n";
+    let upstream = Upstream::start(|seen| {
+        let answer = json!({ "choices": [{ "index": 0, "finish_reason": "stop",
+            "message": { "role": "assistant", "content": "Noted." } }],
+            "usage": { "prompt_tokens": seen.body.len() / 5, "completion_tokens": 3 } });
+        plain(200, "application/json", answer.to_string())
+    })
+    .await;
+    let mut gate = Gate::before(&upstream.url, CONFIG).await;
+    let mut texts: Vec<String> = Vec::new();
+    let mut asked = |gate: &Gate, is_next: bool| {
+        if is_next {
+            let number = texts.len();
+            let text =
+                format!("Step {number}. {}", "The parser reads the ledger again. ".repeat(60));
+            texts.extend([text, "Noted.".to_owned()]);
+        }
+        let body = request(Wire::OpenAiChat, &texts[..texts.len() - 1], false);
+        let gate = gate.url.clone();
+        async move {
+            let url = format!("{gate}{}", path(Wire::OpenAiChat, false));
+            let answer = client().post(url).json(&body).send().await.unwrap();
+            let compaction = answer.headers()["x-ctxhost-compaction"].to_str().unwrap().to_owned();
+            answer.bytes().await.unwrap();
+            compaction == "none"
+        }
+    };
+    let mut turns = 0;
+    // Until a quarter of a window is left.
+    while upstream.count() == 0 || upstream.last().body.len() / 5 < 9_000 {
+        assert!(asked(&gate, true).await, "turn {turns}");
+        turns += 1;
+    }
+    let before = upstream.last().body;
+    let Gate { end, task, state, .. } = gate;
+    end.cancel();
+    task.await.unwrap();
+    gate = Gate::again(&upstream.url, CONFIG, state).await;
+    assert!(asked(&gate, false).await);
+    assert_eq!(upstream.last().body, before, "the request fits as it did before");
+}
+
 /// The config alone says how often; a provider that is never content is told of in its own words.
 #[tokio::test]
 async fn as_many_forms_are_tried_as_the_config_says() {

@@ -113,6 +113,19 @@ fn the_agent_gets_the_gateway_address_and_its_exit_code_is_ours() {
 }
 
 #[test]
+fn the_summary_names_the_engine_of_the_config_and_the_servers_that_it_names() {
+    let place = Place::new();
+    let text = "[plugins.slots]\ncontext_engine = \"mask\"\n[gateway.upstreams]\nopenai-responses = \"http://127.0.0.1:9\"\n";
+    let path = place.config(text);
+    let (_, _, stderr) = said(&place.run(&[], &["true"]).output().unwrap());
+    assert!(stderr.contains("0 tokens saved, engine mask\n"), "{stderr}");
+    let note = "ctxhost: openai-responses is sent to http://127.0.0.1:9 (ctxhost.toml)";
+    assert!(stderr.contains(note), "{stderr}");
+    let (_, _, stderr) = said(&place.run(&["--config", &path], &["true"]).output().unwrap());
+    assert!(!stderr.contains("is sent to"), "{stderr}");
+}
+
+#[test]
 fn a_certificate_of_the_config_is_for_others_and_the_agent_gets_plain_http() {
     let place = Place::new();
     let work = place.path("work");

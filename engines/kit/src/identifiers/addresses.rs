@@ -5,9 +5,12 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use super::IDENTIFIER_BYTES;
 use super::characters::{bare, is_break, is_number, is_unspaced};
 use super::files::is_ending;
+use super::symbols::has_double_colon;
 
 /// Characters of a URL beyond those of a word.
 const URL_CHARS: &str = "()[]!*;";
+/// Length of a MAC address.
+const MAC_BYTES: usize = 17;
 /// The word before a port.
 const PORT_WORDS: [&str; 9] =
     ["port", "ports", "puerto", "porta", "порт", "端口", "埠", "ポート", "포트"];
@@ -63,15 +66,18 @@ pub(super) fn url_in<'t>(word: &str, rest: &'t str) -> Option<(usize, &'t str)> 
 /// The IP or MAC address, or the host with a port, that a word is.
 pub(super) fn address_in(word: &str) -> Option<&str> {
     let bare =
-        if word.contains("::") { word.trim_end_matches(['.', ',', '?']) } else { bare(word) };
-    let is_address =
-        is_ipv4(bare) || is_ipv6(bare) || is_mac(bare) || is_host(bare) || is_remote(bare);
+        if has_double_colon(word) { word.trim_end_matches(['.', ',', '?']) } else { bare(word) };
+    // Every other kind has a colon.
+    let may_be_address = bare.contains(':')
+        || bare.len() == MAC_BYTES
+        || bare.starts_with(|c: char| c.is_ascii_digit());
+    let is_address = may_be_address
+        && (is_ipv4(bare) || is_ipv6(bare) || is_mac(bare) || is_host(bare) || is_remote(bare));
     is_address.then_some(bare)
 }
 
-/// `8080` behind the word port.
-pub(super) fn port_in<'t>(word: &'t str, previous: &str) -> Option<&'t str> {
-    let bare = bare(word);
+/// `8080` behind the word port, of a word without the punctuation around it.
+pub(super) fn port_in<'t>(bare: &'t str, previous: &str) -> Option<&'t str> {
     if !is_port(bare) {
         return None;
     }
@@ -103,7 +109,7 @@ fn is_ipv6(text: &str) -> bool {
 
 /// `00:1a:2b:3c:4d:5e`.
 fn is_mac(text: &str) -> bool {
-    text.len() == 17
+    text.len() == MAC_BYTES
         && [':', '-'].iter().any(|separator| {
             let mut parts = text.split(*separator);
             parts.clone().count() == 6

@@ -64,7 +64,13 @@ fn currency_len(text: &str) -> usize {
     if let Some(sign) = text.chars().next().filter(|c| SIGNS.contains(c)) {
         return sign.len_utf8();
     }
-    let name = NAMES.iter().find(|name| text.starts_with(**name));
+    // Most words begin as no name does.
+    let first = text
+        .as_bytes()
+        .first()
+        .filter(|first| matches!(first, b'A'..=b'Z' | b'd' | b'e' | b'k' | b'z' | 0x80..));
+    let begins = |name: &&&str| name.as_bytes().first() == first && text.starts_with(**name);
+    let name = NAMES.iter().find(|name| first.is_some() && begins(name));
     name.map_or(0, |name| name.len())
 }
 
@@ -100,4 +106,16 @@ fn number_len(text: &str) -> usize {
     let has_suffix =
         behind.starts_with(['k', 'K', 'M']) && !behind.chars().nth(1).is_some_and(is_name_char);
     end + usize::from(end > 0 && has_suffix)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_name_of_a_currency_is_found() {
+        for name in NAMES {
+            assert_eq!(currency_len(name), name.len(), "{name}");
+        }
+    }
 }

@@ -53,8 +53,21 @@ pub(crate) fn is_unspaced(character: char) -> bool {
 
 /// A word without the punctuation around it.
 pub(super) fn bare(word: &str) -> &str {
-    let word = word.trim_end_matches(['.', ':', ',', '?', '~', '$', '%', '&', '-', '+', '/', '\\']);
-    word.trim_start_matches([':', ',', '?', '$', '%', '&', '-', '+', '@', '='])
+    let mut rest = word.as_bytes();
+    while let [
+        inside @ ..,
+        b'.' | b':' | b',' | b'?' | b'~' | b'$' | b'%' | b'&' | b'-' | b'+' | b'/' | b'\\',
+    ] = rest
+    {
+        rest = inside;
+    }
+    let end = rest.len();
+    while let [b':' | b',' | b'?' | b'$' | b'%' | b'&' | b'-' | b'+' | b'@' | b'=', inside @ ..] =
+        rest
+    {
+        rest = inside;
+    }
+    word.get(end - rest.len()..end).unwrap_or_default()
 }
 
 /// Whether all bytes are decimal digits.

@@ -57,7 +57,13 @@ const TIME_BYTES: usize = 32;
 
 /// Length in bytes of the date or time at the beginning of a text; 0 if there is none.
 pub(super) fn date_len(rest: &str) -> usize {
-    let day = [numeric_date_len, east_asian_len, day_and_month_len, month_and_day_len]
+    let Some(first) = rest.chars().next() else { return 0 };
+    if !first.is_ascii_digit() {
+        let day = if first.is_uppercase() { month_and_day_len(rest) } else { 0 };
+        let time = rest.get(day..).unwrap_or_default();
+        return if day > 0 { day + time_behind(time) } else { 0 };
+    }
+    let day = [numeric_date_len, east_asian_len, day_and_month_len]
         .iter()
         .map(|find| find(rest))
         .find(|len| *len > 0);
@@ -148,15 +154,13 @@ fn day_and_month_len(rest: &str) -> usize {
     0
 }
 
-/// `March 3, 2025`, `May 2025`.
+/// `March 3, 2025`, `May 2025`, at a capital: `may 5` and `mars 3` are prose.
 fn month_and_day_len(rest: &str) -> usize {
-    // `may 5` and `mars 3` are prose.
-    if !rest.starts_with(char::is_uppercase) {
-        return 0;
-    }
-    let month = month_len(rest);
+    let month = month_word_len(rest);
     let behind = rest.get(month..).unwrap_or_default();
-    if month == 0 || !behind.starts_with(' ') {
+    // Most words have no number behind them.
+    let [b' ', b'0'..=b'9', ..] = behind.as_bytes() else { return 0 };
+    if month_len(rest) == 0 {
         return 0;
     }
     let digits = digits_len(behind.get(1..).unwrap_or_default());
@@ -172,11 +176,21 @@ fn month_and_day_len(rest: &str) -> usize {
 }
 
 fn month_len(text: &str) -> usize {
-    let word: usize =
-        text.chars().take(12).take_while(|c| c.is_alphabetic()).map(char::len_utf8).sum();
-    let name = text.get(..word).unwrap_or_default().to_lowercase();
-    let is_month = MONTHS.contains(&name.as_str()) || SHORT_MONTHS.contains(&name.as_str());
+    let word = month_word_len(text);
+    let name = text.get(..word).unwrap_or_default();
+    let mut months = MONTHS.iter().chain(&SHORT_MONTHS);
+    let is_month = if name.is_ascii() {
+        months.any(|month| month.eq_ignore_ascii_case(name))
+    } else {
+        let name = name.to_lowercase();
+        months.any(|month| *month == name)
+    };
     if is_month { word } else { 0 }
+}
+
+/// Length in bytes of the alphabetic characters at the beginning of a text, as far as a month can be long.
+fn month_word_len(text: &str) -> usize {
+    text.chars().take(12).take_while(|c| c.is_alphabetic()).map(char::len_utf8).sum()
 }
 
 /// ` 2025`, `, 2025`, ` de 2025`.

@@ -22,9 +22,13 @@ pub(super) fn is_encoded(word: &str) -> bool {
         b'0'..=b'9' => Some(2),
         _ => None,
     };
-    let classes: Vec<u8> = word.bytes().filter_map(class).collect();
-    let changes = classes.windows(2).filter(|pair| matches!(pair, [a, b] if a != b)).count();
-    let has_each = (0..=2).all(|class| classes.contains(&class));
+    let (mut changes, mut found, mut last) = (0, 0, None);
+    for class in word.bytes().filter_map(class) {
+        changes += usize::from(last.is_some_and(|last| last != class));
+        found |= 1 << class;
+        last = Some(class);
+    }
+    let has_each = found == 0b111;
     has_each && changes * BYTES_PER_CHANGE >= word.len()
 }
 

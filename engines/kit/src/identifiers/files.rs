@@ -19,6 +19,8 @@ static ENDINGS: LazyLock<HashMap<&'static str, bool>> = LazyLock::new(|| {
     FILE_ENDINGS.split_whitespace().map(|ending| (ending, works.contains(ending))).collect()
 });
 
+/// Length of the longest extension, in bytes.
+const LONGEST_ENDING_BYTES: usize = 10;
 /// Folders above a file from which a path without a file name counts.
 const MIN_STEPS: usize = 3;
 
@@ -63,9 +65,12 @@ pub(super) fn unspaced_file_in(word: &str) -> Option<&str> {
 /// The path in quotation marks that has spaces.
 pub(super) fn spaced_path(quoted: &str) -> Option<&str> {
     let path = quoted.trim();
+    if !path.contains(' ') {
+        return None;
+    }
     // A command in quotation marks has options, or begins with the name of its program.
     let is_command = [" -", " /", " &", " |", "://"].iter().any(|part| path.contains(part));
-    if !path.contains(' ') || is_command || path.contains("  ") {
+    if is_command || path.contains("  ") {
         return None;
     }
     let is_titled = path.starts_with(|c: char| c.is_uppercase() || !c.is_ascii());
@@ -119,6 +124,9 @@ pub(super) fn is_ending(ending: &str) -> bool {
 
 /// Whether an agent works on files with an extension; `None` for what is no extension.
 fn is_work_ending(ending: &str) -> Option<bool> {
+    if ending.len() > LONGEST_ENDING_BYTES {
+        return None;
+    }
     let has_capital = ending.bytes().any(|byte| byte.is_ascii_uppercase());
     let lower =
         if has_capital { Cow::Owned(ending.to_ascii_lowercase()) } else { Cow::Borrowed(ending) };
@@ -135,4 +143,15 @@ pub(super) fn is_windows_path(text: &str) -> bool {
     };
     path.iter().any(|byte| byte.is_ascii_alphanumeric() || !byte.is_ascii())
         && !path.starts_with(b"/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_extension_is_found_in_any_case() {
+        assert_eq!(ENDINGS.keys().map(|ending| ending.len()).max(), Some(LONGEST_ENDING_BYTES));
+        assert!(is_ending("Properties") && !is_ending("propertiesx") && !is_ending(""));
+    }
 }

@@ -7,6 +7,7 @@
 use super::characters::{bare, is_break, is_quote, is_unspaced};
 use super::encoded::{is_dense, is_encoded};
 use super::secret_context::SecretContext;
+use super::word::{Marks, is_inside_word, word_len};
 use super::{
     IDENTIFIER_BYTES, Identifier, IdentifierKind, addresses, amounts, codes, contacts, dates,
     files, quotations, references, switches, symbols,
@@ -19,6 +20,8 @@ const LONGEST_WORD_BYTES: usize = 240;
 // JSON on one line may hold a listing that the next calls use: with 64, recall at 16,000 tokens loses 0.7 points of the
 // identifiers of a recorded session.
 const DENSE_IDENTIFIERS: usize = 256;
+/// Of a longer word, in bytes, not all characters are looked at: it may be the rest of a text without spaces.
+const MARKED_BYTES: usize = 2 * LONGEST_WORD_BYTES;
 /// Parts of a word between colons or commas that are looked at.
 const MOST_PARTS: usize = 16;
 /// A shorter name without digits is never checked for the shape of a key, in bytes.
@@ -45,7 +48,7 @@ struct LineScan<'t> {
     /// Where the text of a quoted path ends, whose words are not looked at.
     word_end: usize,
     previous: &'t str,
-    context: SecretContext,
+    context: SecretContext<'t>,
     count: usize,
 }
 
@@ -58,21 +61,26 @@ impl<'t> LineScan<'t> {
             is_prose: None,
             word_end: 0,
             previous: "",
-            context: SecretContext::new(line),
+            context: SecretContext::default(),
             count: 0,
         }
     }
 
     fn run(mut self, found: &mut impl FnMut(Identifier<'t>)) {
         let mut at = 0;
-        while let Some(first) = self.line.get(at..).and_then(|rest| rest.chars().next()) {
-            if is_break(first) {
+        while let Some(byte) = self.line.as_bytes().get(at) {
+            let first = if byte.is_ascii() {
+                char::from(*byte)
+            } else {
+                self.line.get(at..).and_then(|rest| rest.chars().next()).unwrap_or_default()
+            };
+            if !is_inside_word(first) {
                 at = self.read_break(at, first, found);
                 continue;
             }
             if at >= self.word_end {
                 let rest = self.line.get(at..).unwrap_or_default();
-                self.word_end = at + rest.find(is_break).unwrap_or(rest.len());
+                self.word_end = at + word_len(rest);
             }
             at = self.read_word(at, first, found);
         }
@@ -86,7 +94,7 @@ impl<'t> LineScan<'t> {
         found: &mut impl FnMut(Identifier<'t>),
     ) -> usize {
         let behind = at + character.len_utf8();
-        if self.is_dense || !is_quote(character) {
+        if character == ' ' || self.is_dense || !is_quote(character) {
             return behind;
         }
         let Some(quoted) = self.line.get(at..).and_then(quotations::quoted) else { return behind };
@@ -117,18 +125,20 @@ impl<'t> LineScan<'t> {
         let line = self.line;
         let mut end = self.word_end;
         let word = line.get(at..end).unwrap_or_default();
-        if word.len() <= LONGEST_WORD_BYTES && is_plain(word) {
+        let mut marks = Marks::of(word, MARKED_BYTES);
+        if word.len() <= LONGEST_WORD_BYTES && is_plain(word, marks) {
             return self.skip_plain(at, end, word, found);
         }
         let rest = line.get(at..).unwrap_or_default();
-        if let Some((start, url)) = self.url(word, rest) {
+        let may_be_url = marks.has(Marks::COLON) && marks.has(Marks::SLASH);
+        if may_be_url && let Some((start, url)) = self.url(word, rest) {
             if !url.is_empty() {
                 self.add(at + start, url, IdentifierKind::Address, found);
             }
             self.previous = "";
             return (at + start + url.len()).max(end);
         }
-        let has_unspaced = !word.is_ascii() && word.contains(is_unspaced);
+        let has_unspaced = marks.has(Marks::NON_ASCII) && word.contains(is_unspaced);
         if has_unspaced {
             let is_start =
                 at == 0 || line.get(..at).is_some_and(|before| before.ends_with(is_break));
@@ -153,13 +163,14 @@ impl<'t> LineScan<'t> {
                 self.context.advance(part);
                 return end;
             }
+            marks = Marks::of(line.get(at..end).unwrap_or_default(), MARKED_BYTES);
         }
         let word = line.get(at..end).unwrap_or_default();
         if word.len() > LONGEST_WORD_BYTES || is_encoded(word) {
             self.previous = "";
             return end;
         }
-        let next = self.read_parts(at, word, rest, found);
+        let next = self.read_parts(at, word, marks, rest, found);
         self.previous = word;
         self.context.advance(word);
         next
@@ -191,7 +202,7 @@ impl<'t> LineScan<'t> {
     }
 
     fn url(&self, word: &str, rest: &'t str) -> Option<(usize, &'t str)> {
-        if word.len() <= 2 * LONGEST_WORD_BYTES { addresses::url_in(word, rest) } else { None }
+        if word.len() <= MARKED_BYTES { addresses::url_in(word, rest) } else { None }
     }
 
     /// Reads the fact with spaces that begins here, or else the parts of the word. Returns where to go on.
@@ -199,27 +210,34 @@ impl<'t> LineScan<'t> {
         &mut self,
         at: usize,
         word: &'t str,
+        marks: Marks,
         rest: &'t str,
         found: &mut impl FnMut(Identifier<'t>),
     ) -> usize {
         let end = at + word.len();
-        if let Some(name) = whole_word(word, self.previous) {
+        if let Some(name) = whole_word(word, marks, self.previous) {
             let (name, kind) = name;
             self.add(at + offset(word, name), name, kind, found);
             return end;
         }
-        let skipped = word.len() - word.trim_start_matches(['~', '≈', '-', '=', ':', ',']).len();
+        let is_joint = |c: char| matches!(c, '~' | '≈' | '-' | '=' | ':' | ',');
+        let skipped = word.len() - word.trim_start_matches(is_joint).len();
         if let Some((len, kind)) = spaced_fact(rest.get(skipped..).unwrap_or_default()) {
             let start = at + skipped;
             self.add(start, rest.get(skipped..skipped + len).unwrap_or_default(), kind, found);
             // The rest of a word is read on: `14:30/15:00`.
             return start + len;
         }
+        if !marks.has(Marks::SEPARATOR.and(Marks::BACKSLASH)) {
+            self.read_part(at, word, marks, self.previous, found);
+            return end;
+        }
         // `KEY=value` are two names; so are both sides of a comma, and of a backslash outside of a path.
         let parts = word.split(['=', ',', '\\']).filter(|part| !part.is_empty());
         let mut before = self.previous;
         for part in parts.take(MOST_PARTS) {
-            self.read_part(at + offset(word, part), part, before, found);
+            let marks = Marks::of(part, MARKED_BYTES);
+            self.read_part(at + offset(word, part), part, marks, before, found);
             before = part;
         }
         end
@@ -229,24 +247,28 @@ impl<'t> LineScan<'t> {
         &mut self,
         at: usize,
         part: &'t str,
+        marks: Marks,
         before: &str,
         found: &mut impl FnMut(Identifier<'t>),
     ) {
-        if let Some((name, kind)) = name_in(part, before) {
+        if let Some((name, kind)) = name_in(part, marks, before) {
             return self.add(at + offset(part, name), name, kind, found);
         }
         let mut is_found = false;
-        if part.contains(':') && !part.contains("::") {
+        if marks.has(Marks::COLON) && part.contains(':') && !symbols::has_double_colon(part) {
             let mut before = before;
             for piece in part.split(':').take(MOST_PARTS) {
-                if let Some((name, kind)) = name_in(piece, before) {
+                let marks = Marks::of(piece, MARKED_BYTES);
+                if let Some((name, kind)) = name_in(piece, marks, before) {
                     self.add(at + offset(part, name), name, kind, found);
                     is_found = true;
                 }
                 before = piece;
             }
         }
-        if !is_found {
+        let may_be_symbol = marks.has(Marks::UNDERSCORE.and(Marks::COLON))
+            || (marks.has(Marks::LOWER) && marks.has(Marks::UPPER));
+        if !is_found && may_be_symbol {
             for name in symbols::symbols_in(part) {
                 let is_variable = switches::is_variable(name);
                 let kind =
@@ -288,9 +310,10 @@ impl<'t> LineScan<'t> {
                 | Kind::Quotation
                 | Kind::File
         );
-        let is_announced = self.context.is_announced()
-            && (matches!(kind, Kind::Quotation | Kind::Port | Kind::Amount | Kind::Date)
-                || (may_be_key && kind != Kind::File && has_digit));
+        let is_announced =
+            (matches!(kind, Kind::Quotation | Kind::Port | Kind::Amount | Kind::Date)
+                || (may_be_key && kind != Kind::File && has_digit))
+                && self.context.is_announced();
         let is_mixed = (has_digit || name.len() > KEY_BYTES) && !name.contains('/');
         is_announced || (may_be_key && is_mixed && redact::contains_secret(name))
     }
@@ -306,40 +329,73 @@ fn is_sized(name: &str, kind: IdentifierKind) -> bool {
 }
 
 /// Whether a word is alphabetic, in one case but for the first character, with marks at its end.
-fn is_plain(word: &str) -> bool {
+fn is_plain(word: &str, marks: Marks) -> bool {
+    let is_apart = Marks::DIGIT
+        .and(Marks::SLASH)
+        .and(Marks::BACKSLASH)
+        .and(Marks::HYPHEN)
+        .and(Marks::UNDERSCORE)
+        .and(Marks::AT);
+    if marks.has(is_apart) {
+        return false;
+    }
     let word = word.trim_end_matches(['.', ',', ':', '?']);
+    // One of hex digits may be a hash, and one of a script without spaces may be followed by a name.
+    if !marks.has(Marks::NON_ASCII) {
+        return is_plain_ascii(word) && !codes::is_hex_word(word);
+    }
     let mut characters = word.chars();
     let is_first = characters.next().is_none_or(char::is_alphabetic);
-    // One of a script without spaces may be followed by a name, and one of hex digits may be a hash.
-    is_first
-        && characters.all(|c| c.is_lowercase())
-        && !word.contains(is_unspaced)
-        && !codes::is_hex_word(word)
+    is_first && characters.all(|c| c.is_lowercase()) && !word.contains(is_unspaced)
+}
+
+fn is_plain_ascii(word: &str) -> bool {
+    match word.as_bytes() {
+        [first, rest @ ..] => {
+            first.is_ascii_alphabetic() && rest.iter().all(u8::is_ascii_lowercase)
+        }
+        [] => true,
+    }
 }
 
 /// Whether a quoted word has a kind of its own.
 fn has_own_kind(word: &str) -> bool {
-    whole_word(word, "").is_some() || name_in(word, "").is_some() || spaced_fact(word).is_some()
+    let marks = Marks::of(word, MARKED_BYTES);
+    whole_word(word, marks, "").is_some()
+        || name_in(word, marks, "").is_some()
+        || spaced_fact(word).is_some()
 }
 
 /// Names that are a whole word with all of its characters: addresses, contacts, paths of Windows, options.
-fn whole_word<'t>(word: &'t str, previous: &str) -> Option<(&'t str, IdentifierKind)> {
+fn whole_word<'t>(
+    word: &'t str,
+    marks: Marks,
+    previous: &str,
+) -> Option<(&'t str, IdentifierKind)> {
     if let Some(flag) = switches::flag_in(word) {
         return Some((flag, IdentifierKind::Flag));
     }
-    if word.contains('\\') && files::is_windows_path(bare(word)) {
-        return Some((bare(word), IdentifierKind::File));
+    let bare = bare(word);
+    if marks.has(Marks::BACKSLASH) && files::is_windows_path(bare) {
+        return Some((bare, IdentifierKind::File));
     }
-    if let Some(port) = addresses::port_in(word, previous) {
+    if marks.has(Marks::DIGIT)
+        && let Some(port) = addresses::port_in(bare, previous)
+    {
         return Some((port, IdentifierKind::Port));
     }
-    if !bare(word).contains(['=', ','])
-        && word.contains(['.', ':', '-'])
+    // A MAC address may have neither.
+    let may_be_address = marks.has(Marks::DIGIT.and(Marks::COLON)) || marks.has(Marks::HYPHEN);
+    if may_be_address
+        && marks.has(Marks::POINT.and(Marks::COLON).and(Marks::HYPHEN))
+        && !(marks.has(Marks::SEPARATOR) && bare.contains(['=', ',']))
         && let Some(address) = addresses::address_in(word)
     {
         return Some((address, IdentifierKind::Address));
     }
-    if let Some(mail) = contacts::mail_in(word) {
+    if marks.has(Marks::AT)
+        && let Some(mail) = contacts::mail_in(word)
+    {
         return Some((mail, IdentifierKind::Contact));
     }
     references::issue_in(word).map(|issue| (issue, IdentifierKind::Reference))
@@ -367,31 +423,38 @@ fn spaced_fact(rest: &str) -> Option<(usize, IdentifierKind)> {
     if len > 0 {
         return Some((len, IdentifierKind::Amount));
     }
-    let len = contacts::phone_len(rest);
+    let is_number = first.is_ascii_digit() || first == '+';
+    let len = if is_number { contacts::phone_len(rest) } else { 0 };
     (len > 0).then_some((len, IdentifierKind::Contact))
 }
 
 /// The name that a part of a word is.
-fn name_in<'t>(part: &'t str, before: &str) -> Option<(&'t str, IdentifierKind)> {
+fn name_in<'t>(part: &'t str, marks: Marks, before: &str) -> Option<(&'t str, IdentifierKind)> {
     let name = bare(part);
     if name.len() < 2 {
         return None;
     }
-    if let Some(port) = addresses::port_in(part, before) {
+    let has_digit = marks.has(Marks::DIGIT);
+    if has_digit && let Some(port) = addresses::port_in(name, before) {
         return Some((port, IdentifierKind::Port));
     }
-    if references::is_reference(name) {
+    if has_digit && marks.has(Marks::UPPER) && references::is_reference(name) {
         return Some((name, IdentifierKind::Reference));
     }
-    if switches::is_branch(name, before) && files::file_in(name).is_none_or(|_| name.contains('/'))
+    let may_be_branch = Marks::SLASH.and(Marks::DIGIT).and(Marks::UNDERSCORE).and(Marks::HYPHEN);
+    if marks.has(may_be_branch)
+        && switches::is_branch(name, before)
+        && files::file_in(name).is_none_or(|_| name.contains('/'))
     {
         return Some((name, IdentifierKind::Branch));
     }
-    if let Some(file) = files::file_in(part) {
+    if marks.has(Marks::POINT.and(Marks::SLASH).and(Marks::BACKSLASH))
+        && let Some(file) = files::file_in(part)
+    {
         return Some((file, IdentifierKind::File));
     }
     // `12:deadbeef` names the code behind the colon, which is another part.
-    let name = name.split(':').next().unwrap_or(name);
+    let name = if marks.has(Marks::COLON) { name.split(':').next().unwrap_or(name) } else { name };
     if name.is_ascii() && codes::is_code(name) {
         return Some((name, IdentifierKind::Code));
     }

@@ -31,52 +31,62 @@ const SECRET_WORDS: [&str; 22] = [
 ];
 /// Whole words for a secret.
 const WHOLE_WORDS: [&str; 6] = ["pin", "pwd", "cvv", "cvc", "otp", "passe"];
-/// Words between the name of a secret and the secret.
-const JOINTS: [&str; 14] =
-    ["is", "was", "=", ":", "ist", "lautet", "war", "est", "es", "é", "è", "—", "->", "是"];
-
-/// Finds each of the words anywhere in a line.
+/// Finds each of the words anywhere in a text.
 static ANY_WORD: LazyLock<Option<Regex>> = LazyLock::new(|| {
     let words: Vec<&str> = SECRET_WORDS.into_iter().chain(WHOLE_WORDS).collect();
     Regex::new(&format!("(?i){}", words.join("|"))).ok()
 });
 
 /// The words before the current one, as far as they matter.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct SecretContext {
-    /// Whether the line has such a word at all: most have none, and their words need no look.
-    has_word: bool,
-    is_announced: bool,
+// Few words are followed by what may be a secret, so a word is judged only then.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct SecretContext<'t> {
+    /// The last word that is not a joint.
+    word: &'t str,
 }
 
-impl SecretContext {
-    /// The context at the beginning of a line.
-    pub(super) fn new(line: &str) -> SecretContext {
-        let has_word = ANY_WORD.as_ref().is_none_or(|words| words.is_match(line));
-        SecretContext { has_word, is_announced: false }
-    }
-
+impl<'t> SecretContext<'t> {
     /// Whether the current word is a secret.
     pub(super) fn is_announced(self) -> bool {
-        self.is_announced
+        !self.word.ends_with('.') && is_secret_word(self.word)
     }
 
     /// Moves behind a word.
-    pub(super) fn advance(&mut self, word: &str) {
-        if !self.has_word {
-            return;
-        }
+    pub(super) fn advance(&mut self, word: &'t str) {
         // A copula keeps the announcement: `the PIN is 4839`.
-        if self.is_announced && JOINTS.contains(&word) {
-            return;
+        if !is_joint(word) {
+            self.word = word;
         }
-        self.is_announced = !word.ends_with('.') && is_secret_word(word);
     }
+}
+
+/// Whether a word stands between the name of a secret and the secret. None of them announces one itself.
+fn is_joint(word: &str) -> bool {
+    matches!(
+        word,
+        "is" | "was"
+            | "="
+            | ":"
+            | "ist"
+            | "lautet"
+            | "war"
+            | "est"
+            | "es"
+            | "é"
+            | "è"
+            | "—"
+            | "->"
+            | "是"
+    )
 }
 
 fn is_secret_word(word: &str) -> bool {
     let word = word.trim_end_matches([':', '=', ',']);
     if word.len() < 3 || word.len() > 48 {
+        return false;
+    }
+    // Most words are none, and this takes no copy.
+    if ANY_WORD.as_ref().is_some_and(|words| !words.is_match(word)) {
         return false;
     }
     let lower = word.to_lowercase();

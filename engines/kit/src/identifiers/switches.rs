@@ -40,17 +40,15 @@ pub(super) fn flag_in(word: &str) -> Option<&str> {
 
 /// Whether a name is `feature/login`, or follows the word branch.
 pub(super) fn is_branch(name: &str, previous: &str) -> bool {
-    let is_part = |c: char| c.is_alphanumeric() || "/_.-#".contains(c);
+    let is_part = |c: char| c.is_alphanumeric() || matches!(c, '/' | '_' | '.' | '-' | '#');
     let name = name.trim_end_matches('/');
-    if name.len() < 4 || !name.chars().all(is_part) || name.contains("//") {
-        return false;
-    }
-    match name.split_once('/') {
-        Some((prefix, rest)) => BRANCH_PREFIXES.contains(&prefix) && rest.len() >= 3,
+    let is_named = match name.split_once('/') {
+        Some((prefix, rest)) => rest.len() >= 3 && BRANCH_PREFIXES.contains(&prefix),
         // `branch main` is found in any text.
         None => {
-            let is_named = BRANCH_WORDS.contains(&previous.trim_end_matches(':'));
-            is_named && name.contains(|c: char| c.is_ascii_digit() || "_-".contains(c))
+            name.bytes().any(|byte| byte.is_ascii_digit() || matches!(byte, b'_' | b'-'))
+                && BRANCH_WORDS.contains(&previous.trim_end_matches(':'))
         }
-    }
+    };
+    is_named && name.len() >= 4 && name.chars().all(is_part) && !name.contains("//")
 }

@@ -129,7 +129,7 @@ impl LedgerItems {
             known.text = item.text;
         }
         // A command that failed and later succeeded is not a failure.
-        let is_command = STATUSES.as_ref().is_some_and(|status| status.is_match(&known.label));
+        let is_command = is_status(&known.label);
         let is_weaker = item.label.is_empty() || (known.label == "changed" && item.label == "read");
         if is_command || !is_weaker {
             known.label = item.label;
@@ -194,6 +194,12 @@ impl LedgerItems {
     }
 }
 
+/// Whether a label is one that only commands have. Most are the words before a name.
+fn is_status(label: &str) -> bool {
+    let may_be_status = label.starts_with(['e', 'f', 'n', 'c']);
+    may_be_status && STATUSES.as_ref().is_some_and(|status| status.is_match(label))
+}
+
 fn times_in(mark: &str) -> Option<u64> {
     TIMES_MARKS.as_ref()?.captures(mark)?.get(1)?.as_str().parse().ok()
 }
@@ -205,9 +211,7 @@ const LEAST_LINE_CHARS: u64 = 4;
 
 /// Parses the lines of a block.
 pub(super) fn read_items(text: &str, tag: &str) -> Vec<LedgerItem> {
-    let is_mark = |what: &str| {
-        tag != super::COMMANDS || STATUSES.as_ref().is_some_and(|status| status.is_match(what))
-    };
+    let is_mark = |what: &str| tag != super::COMMANDS || is_status(what);
     let lines = bodies(text, tag).into_iter().flat_map(str::lines);
     let lines = lines.filter_map(|line| line.strip_prefix("- "));
     lines.map(|line| LedgerItem::parse(line.trim_end(), is_mark)).collect()

@@ -12,7 +12,7 @@ const ROOMY: LedgerLimits =
     LedgerLimits { request_chars: 8_000, ledger_chars: 12_000, name_chars: 0, command_chars: 160 };
 
 fn ledger_of(talk: &TranscriptBuilder) -> SummaryLedger {
-    SummaryLedger::new(&talk.transcript(), &[0..talk.len()])
+    LedgerReader::new(&talk.transcript()).read(&[0..talk.len()])
 }
 
 fn working() -> TranscriptBuilder {
@@ -94,7 +94,7 @@ fn the_details_of_a_result_name_its_exit_code() {
         });
         again.transcript()
     };
-    let text = SummaryLedger::new(&transcript, &[0..3]).render(ROOMY, "");
+    let text = LedgerReader::new(&transcript).read(&[0..3]).render(ROOMY, "");
     assert!(text.contains("- [exit 2] make"), "{text}");
 }
 
@@ -226,7 +226,7 @@ fn several_ranges_search_each_entry_once() {
     let mut reader = LedgerReader::new(&transcript);
     for ranges in [vec![0..60], vec![0..120], vec![0..30, 33..90], vec![0..120]] {
         let shown = reader.read(&ranges).render(ROOMY, "");
-        assert_eq!(shown, SummaryLedger::new(&transcript, &ranges).render(ROOMY, ""));
+        assert_eq!(shown, LedgerReader::new(&transcript).read(&ranges).render(ROOMY, ""));
         // The searched entries are kept, so the count is that of the longest history.
         assert!(reader.by_entry.len() <= 120);
     }

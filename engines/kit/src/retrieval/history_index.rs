@@ -11,6 +11,7 @@ use ctxhost_engine_api::{Entry, EntryKind, Role, Transcript};
 use crate::dialogue::is_hidden;
 use crate::hash;
 use crate::name_ledger::NameLedger;
+use crate::requests::RequestList;
 use crate::search::{TermIndex, for_each_term, split_into_slices};
 
 use super::entry_masks::EntryMasks;
@@ -41,6 +42,7 @@ pub struct HistoryIndex {
     pub names: NameLedger,
     pub(super) files: FileReads,
     pub(super) masks: EntryMasks,
+    pub(super) requests: RequestList,
     /// Pinned entries and whatever else the engine never drops.
     pub must_stay: Vec<u64>,
     /// The newest message of the user.
@@ -111,6 +113,7 @@ impl HistoryIndex {
     ) {
         self.add_fingerprint(entry);
         self.names.read_entry(entry);
+        self.requests.read_entry(entry);
         self.files.record_calls(&entry.tool_calls());
         if let Some(result) = entry.tool_result() {
             self.files.record_result(entry.seq(), &result);
@@ -243,5 +246,6 @@ impl HistoryIndex {
             + self.fingerprints.capacity() * size_of::<u64>()
             + self.names.size_bytes()
             + self.masks.size_bytes()
+            + self.requests.size_bytes()
     }
 }

@@ -16,6 +16,8 @@ use crate::live_round::LiveRoundCuts;
 
 /// Why found text is inserted.
 const FOUND: &str = "found by the prompt";
+/// What newer names are.
+const NAMES: &str = "names";
 
 /// How an engine labels what it inserts.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +44,10 @@ pub struct RequestLayout {
     pub head: String,
     /// Parts of calls and results before the cut.
     pub excerpt: String,
+    /// Names that each move chooses again, behind what stays in the prefix.
+    pub newer_names: String,
+    /// Number of moves since head and excerpt were made.
+    pub short_moves: u32,
     /// Start of the newest entries.
     pub cut: u64,
     /// Masked results and calls among the newest entries; none before the cut.
@@ -84,7 +90,10 @@ impl RequestLayout {
 
     /// The engine's own texts.
     pub fn own_texts(&self) -> impl Iterator<Item = &str> {
-        [&self.head, &self.excerpt].into_iter().chain(self.notes.values()).map(String::as_str)
+        [&self.head, &self.excerpt, &self.newer_names]
+            .into_iter()
+            .chain(self.notes.values())
+            .map(String::as_str)
     }
 
     fn kept_tokens(&self, transcript: &Transcript) -> u64 {
@@ -154,6 +163,9 @@ impl RequestLayout {
         leave_out(&mut plan, transcript, end..self.cut, style);
         if !self.excerpt.is_empty() {
             insert(&mut plan, &self.excerpt, self.cut, FOUND);
+        }
+        if !self.newer_names.is_empty() {
+            insert(&mut plan, &self.newer_names, self.cut, NAMES);
         }
         if let Some(note) = self.gap_note(transcript, style) {
             insert(&mut plan, &note, self.cut, "what was left out");

@@ -35,19 +35,20 @@ pub struct LayoutUpdate {
 }
 
 impl LayoutUpdate {
-    /// Keeps the last layout as long as it fits, and adds a note for a new prompt.
+    /// Keeps the last layout as long as it fits, and adds a note for a new prompt. `move_window` makes another one, if
+    /// possible of parts of the last one.
     pub fn new(
         index: &HistoryIndex,
         transcript: &Transcript,
         request: &AssembleRequest,
         kept: Option<RequestLayout>,
         style: &LayoutStyle,
-        move_window: &dyn Fn() -> RequestLayout,
+        move_window: &dyn Fn(Option<&RequestLayout>) -> RequestLayout,
         add_note: impl FnOnce(u64, &mut RequestLayout),
     ) -> LayoutUpdate {
         let budget_tokens = request.budget;
         let mut is_new = kept.is_none();
-        let mut layout = kept.unwrap_or_else(move_window);
+        let mut layout = kept.unwrap_or_else(|| move_window(None));
         let notes = layout.notes.len();
         if let Some(newest) = position_of_new_prompt(index, transcript, request, &layout) {
             add_note(newest, &mut layout);
@@ -56,7 +57,7 @@ impl LayoutUpdate {
         // Notes go first: the prefix before them stays valid.
         while layout.tokens(transcript, style) > budget_tokens && layout.drop_oldest_note() {}
         if layout.tokens(transcript, style) > budget_tokens {
-            layout = move_window();
+            layout = move_window(Some(&layout));
             is_new = true;
         }
         is_new |= layout.notes.len() != notes;

@@ -155,7 +155,7 @@ impl SliceFinder<'_> {
 }
 
 /// Whether an entry is not part of a call and its results, and can be kept alone.
-fn is_alone(transcript: &Transcript, seq: u64) -> bool {
+pub(super) fn is_alone(transcript: &Transcript, seq: u64) -> bool {
     let frame = frame_around(transcript, seq);
     let is_plain = transcript.get(seq).is_some_and(|entry| {
         entry.role() != Role::Tool && !entry.has(Flags::TOOL_CALLS) && !entry.has(Flags::ABORTED)

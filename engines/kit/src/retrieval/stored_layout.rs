@@ -20,6 +20,10 @@ struct SavedLayout {
     kept: Vec<(u64, Option<String>)>,
     head: String,
     excerpt: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    newer_names: String,
+    #[serde(default)]
+    short_moves: u32,
     cut: u64,
     masked: Vec<u64>,
     #[serde(default, skip_serializing_if = "LiveRoundCuts::is_empty")]
@@ -39,6 +43,8 @@ pub fn layout_to_json(layout: Option<&RequestLayout>, index: &HistoryIndex) -> S
         kept: layout.kept.iter().map(|(seq, text)| (*seq, text.clone())).collect(),
         head: layout.head.clone(),
         excerpt: layout.excerpt.clone(),
+        newer_names: layout.newer_names.clone(),
+        short_moves: layout.short_moves,
         cut: layout.cut,
         masked: layout.masked.keys().copied().collect(),
         cuts: layout.cuts.clone(),
@@ -69,6 +75,8 @@ pub fn layout_from_json(json: &str, index: &HistoryIndex) -> Option<RequestLayou
         kept: saved.kept.into_iter().collect(),
         head: saved.head,
         excerpt: saved.excerpt,
+        newer_names: saved.newer_names,
+        short_moves: saved.short_moves,
         cut: saved.cut,
         masked: saved.masked.into_iter().filter_map(mask).collect(),
         cuts: saved.cuts,

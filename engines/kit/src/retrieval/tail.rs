@@ -1,4 +1,4 @@
-//! The newest entries of a layout, and the names that a layout does not show.
+//! The newest entries of a layout, the requests before them, and the names that a layout does not show.
 
 use std::collections::BTreeSet;
 
@@ -9,12 +9,14 @@ use crate::cuts::{frame_around, trailing_frame};
 use crate::live_round::LiveRoundCuts;
 use crate::name_ledger::NameSet;
 use crate::redact::redact;
+use crate::requests::{RequestForm, text_of_request};
 use crate::settings::share_of;
 
 use super::entry_masks::MaskedPositions;
 use super::history_index::HistoryIndex;
 use super::layout::RequestLayout;
 use super::ranking::RankedSlice;
+use super::selection::is_alone;
 
 /// Best slices of a query whose names get a bonus.
 const BOOSTED_SLICES: usize = 32;
@@ -61,6 +63,39 @@ impl HistoryIndex {
         self.set_cut(transcript, first, layout);
         layout.masked.clear();
         layout.cuts = LiveRoundCuts::default();
+    }
+
+    /// Size of the requests that a layout keeps and may leave out, in tokens.
+    pub fn request_tokens(&self, transcript: &Transcript, layout: &RequestLayout) -> u64 {
+        let kept = layout
+            .kept
+            .iter()
+            .filter(|(seq, _)| self.requests.contains(**seq) && !self.must_stay.contains(seq));
+        kept.map(|(seq, text)| layout_tokens(transcript, *seq, text.as_deref())).sum()
+    }
+
+    /// Places the user's requests before the newest entries, and returns their size. Those with a replaced rule are
+    /// not sent again.
+    pub fn place_requests(
+        &self,
+        transcript: &Transcript,
+        room_tokens: u64,
+        has_replaced_rule: impl Fn(u64) -> bool,
+        layout: &mut RequestLayout,
+    ) -> u64 {
+        let is_out = |seq| {
+            layout.kept.contains_key(&seq) || !is_alone(transcript, seq) || has_replaced_rule(seq)
+        };
+        let chosen = self.requests.choose_before(layout.cut, room_tokens, is_out);
+        let mut spent_tokens = 0;
+        for (seq, form) in chosen {
+            let Some(entry) = transcript.get(seq) else { continue };
+            let text = (form == RequestForm::Text).then(|| text_of_request(&entry));
+            let text = text.filter(|text| text != entry.text());
+            spent_tokens += layout_tokens(transcript, seq, text.as_deref());
+            layout.kept.insert(seq, text);
+        }
+        spent_tokens
     }
 
     fn fit_live_round(&self, transcript: &Transcript, allowed_tokens: u64) -> LiveRoundCuts {
@@ -118,6 +153,11 @@ impl HistoryIndex {
         let entries = entries.map(|slice| u64::from(slice.entry));
         entries.flat_map(|seq| self.names.entry_names(seq).iter().copied()).collect()
     }
+}
+
+/// Size of an entry, or of the text in its place, in tokens.
+fn layout_tokens(transcript: &Transcript, seq: u64, text: Option<&str>) -> u64 {
+    text.map_or_else(|| transcript.tokens(seq..seq + 1), tokens::estimate)
 }
 
 /// Joins the texts that are not empty, one under the other.

@@ -1,6 +1,6 @@
 //! What a rule is about: a later rule replaces an earlier one about the same.
 
-use super::{is_change, without_cues};
+use super::{cues_of, is_change, without_cues};
 use crate::identifiers::for_each_identifier;
 use crate::search::distinct_terms;
 
@@ -8,6 +8,10 @@ use crate::search::distinct_terms;
 /// announces a change.
 const SAME_SUBJECT: f32 = 0.6;
 const CHANGED_SUBJECT: f32 = 0.45;
+/// Terms of the longer subject up to which one common term may be the subject of a change.
+const SHORT_SUBJECT_TERMS: usize = 3;
+/// Words that turn a statement into its opposite, besides the cues.
+const NEGATIONS: &str = "not no t cannot without nicht kein keine pas não non niet ne не";
 /// Verbs of instructions, which do not identify the subject.
 const COMMON_VERBS: &str =
     "use run write make add keep put get set go goes do need want please ever begin end";
@@ -19,6 +23,8 @@ pub struct RuleSubject {
     terms: Vec<u64>,
     /// Names and numbers, sorted: only an announced change gives a subject other ones.
     values: Vec<String>,
+    /// Cues and negations, sorted: with others the same terms mean something else.
+    sense: Vec<String>,
     is_change: bool,
 }
 
@@ -43,7 +49,13 @@ impl RuleSubject {
         let words: Vec<&str> = words.into_iter().filter(|word| !is_common_verb(word)).collect();
         values.extend(more.into_iter().map(bare_word));
         values.sort_unstable();
-        RuleSubject { terms: distinct_terms(&words.join(" ")), values, is_change: is_change(rule) }
+        let terms = distinct_terms(&words.join(" "));
+        RuleSubject { terms, values, sense: sense_of(rule), is_change: is_change(rule) }
+    }
+
+    /// Whether it says the same as an earlier rule that it replaces.
+    pub fn restates(&self, earlier: &RuleSubject) -> bool {
+        self.values == earlier.values && self.sense == earlier.sense
     }
 
     /// The numbers of those rules of `earlier`, in rising order, that this one replaces.
@@ -55,7 +67,7 @@ impl RuleSubject {
         let least = if self.is_change { CHANGED_SUBJECT } else { SAME_SUBJECT };
         let shares = earlier
             .filter(|(_, other)| self.is_change || self.values == other.values)
-            .map(|(number, other)| (number, common_share(&self.terms, &other.terms)));
+            .map(|(number, other)| (number, self.common_share(other)));
         let mut related: Vec<(usize, f32)> = shares.filter(|(_, share)| *share >= least).collect();
         if self.is_change {
             // A change replaces only the nearest rule; a repetition replaces every equal one.
@@ -63,6 +75,18 @@ impl RuleSubject {
             related.truncate(1);
         }
         related.into_iter().map(|(number, _)| number).collect()
+    }
+
+    /// Common share of the subjects: of the longer one, since a repetition says all of it again; of the shorter one if
+    /// a change is announced, which may name the subject alone.
+    fn common_share(&self, earlier: &RuleSubject) -> f32 {
+        let common = self.terms.iter().filter(|term| earlier.terms.contains(term)).count();
+        let (one, other) = (self.terms.len(), earlier.terms.len());
+        let (smaller, larger) = (one.min(other), one.max(other));
+        // One common word of a longer statement is chance.
+        let is_chance = common == 1 && larger > SHORT_SUBJECT_TERMS;
+        let all = if self.is_change { smaller } else { larger };
+        if all == 0 || is_chance { 0.0 } else { common as f32 / all as f32 }
     }
 }
 
@@ -99,12 +123,14 @@ fn is_common_verb(word: &str) -> bool {
     COMMON_VERBS.split(' ').any(|verb| verb == word)
 }
 
-/// Common share of the smaller subject. A single common word is too little if both have more.
-fn common_share(new: &[u64], old: &[u64]) -> f32 {
-    let common = new.iter().filter(|term| old.contains(term)).count();
-    let smaller = new.len().min(old.len());
-    // One common word is chance.
-    if smaller == 0 || (common == 1 && smaller > 2) { 0.0 } else { common as f32 / smaller as f32 }
+/// The cues and negations of a rule, sorted.
+fn sense_of(rule: &str) -> Vec<String> {
+    let mut sense = cues_of(rule);
+    let words = rule.split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase);
+    sense.extend(words.filter(|word| NEGATIONS.split(' ').any(|negation| negation == word)));
+    sense.sort_unstable();
+    sense.dedup();
+    sense
 }
 
 #[cfg(test)]
@@ -146,5 +172,27 @@ mod tests {
             "Always answer in German.",
         ];
         assert_eq!(valid(&apart), apart);
+    }
+
+    #[test]
+    fn one_common_word_is_no_common_subject() {
+        let rules = [
+            "Avoid talking about competitors.",
+            "I love these ideas!",
+            "I like the idea of a nature walk and the treasure hunt.",
+            "Rewrite it, but instead of more problems let us be talking about the good habits of runners.",
+        ];
+        assert_eq!(valid(&rules), rules);
+    }
+
+    #[test]
+    fn what_is_said_again_is_not_replaced() {
+        let subject = RuleSubject::new;
+        let first = subject("I always run the tests of the parser before a commit.");
+        let again = subject("As before: I always run the tests of the parser before the commit.");
+        let never = subject("I never run the tests of the parser before a commit.");
+        assert_eq!(again.replaced([(0, &first)].into_iter()), [0]);
+        assert!(again.restates(&first) && !never.restates(&first));
+        assert_eq!(never.replaced([(0, &first)].into_iter()), [0]);
     }
 }

@@ -4,6 +4,7 @@
 //! retrieved.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 
 use super::{RuleSubject, find_rules, parse_rule};
 use crate::name_ledger::NameLedger;
@@ -32,11 +33,30 @@ struct UserRule {
     seq: u64,
     /// The sentence on one line.
     text: String,
-    /// Whether a later rule replaced it.
-    is_replaced: bool,
+    state: RuleState,
     subject: RuleSubject,
     /// Numbers of its names.
     names: Box<[u32]>,
+}
+
+/// Whether a rule is valid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RuleState {
+    Valid,
+    /// A later rule says the same. It need not be listed, but what holds it may be shown.
+    Restated,
+    /// A later rule replaced it.
+    Replaced,
+}
+
+impl UserRule {
+    fn is_valid(&self) -> bool {
+        self.state == RuleState::Valid
+    }
+
+    fn is_replaced(&self) -> bool {
+        self.state == RuleState::Replaced
+    }
 }
 
 impl UserRules {
@@ -49,12 +69,12 @@ impl UserRules {
     fn add(&mut self, seq: u64, line: String, names: &NameLedger) {
         let subject = RuleSubject::new(&line);
         let from = self.rules.len().saturating_sub(COMPARED_RULES);
-        let compared =
-            self.rules.iter().enumerate().skip(from).filter(|(_, rule)| !rule.is_replaced);
+        let compared = self.rules.iter().enumerate().skip(from).filter(|(_, rule)| rule.is_valid());
         for number in subject.replaced(compared.map(|(number, rule)| (number, &rule.subject))) {
             let Some(earlier) = self.rules.get_mut(number) else { continue };
-            earlier.is_replaced = true;
-            self.replaced += 1;
+            let is_same = subject.restates(&earlier.subject);
+            earlier.state = if is_same { RuleState::Restated } else { RuleState::Replaced };
+            self.replaced += u64::from(!is_same);
             withdraw(&earlier.names, &mut self.valid_names, &mut self.withdrawn_names);
         }
         let mut numbers = names.name_numbers(&line);
@@ -65,7 +85,7 @@ impl UserRules {
             self.withdrawn_names.remove(number);
         }
         let names = numbers.into();
-        self.rules.push(UserRule { seq, text: line, is_replaced: false, subject, names });
+        self.rules.push(UserRule { seq, text: line, state: RuleState::Valid, subject, names });
     }
 
     /// The names that only replaced rules have.
@@ -83,14 +103,22 @@ impl UserRules {
         let first = self.rules.partition_point(|rule| rule.seq < seq);
         let of_entry = self.rules.get(first..).unwrap_or_default().iter();
         let of_entry = of_entry.take_while(move |rule| rule.seq == seq);
-        of_entry.filter(|rule| rule.is_replaced).map(|rule| rule.text.as_str())
+        of_entry.filter(|rule| rule.is_replaced()).map(|rule| rule.text.as_str())
+    }
+
+    /// The positions of the valid rules in a range.
+    pub fn valid_positions(&self, range: Range<u64>) -> impl Iterator<Item = u64> {
+        let first = self.rules.partition_point(|rule| rule.seq < range.start);
+        let rules = self.rules.get(first..).unwrap_or_default().iter();
+        let rules = rules.take_while(move |rule| rule.seq < range.end);
+        rules.filter(|rule| rule.is_valid()).map(|rule| rule.seq)
     }
 
     /// All replaced rules, oldest first.
     pub fn replaced_texts(&self) -> impl Iterator<Item = &str> {
         // Most sessions have none, and the walk is saved.
         let rules = self.rules.iter().filter(|_| self.replaced > 0);
-        rules.filter(|rule| rule.is_replaced).map(|rule| rule.text.as_str())
+        rules.filter(|rule| rule.is_replaced()).map(|rule| rule.text.as_str())
     }
 
     /// Whether a part of an entry holds a replaced rule.
@@ -107,7 +135,7 @@ impl UserRules {
     /// without those of entries that `is_shown`.
     pub fn render(&self, most_chars: u64, is_shown: impl Fn(u64) -> bool) -> String {
         let mut room = most_chars.saturating_sub(BLOCK_CHARS);
-        let holds = |rule: &&UserRule| !rule.is_replaced && !is_shown(rule.seq);
+        let holds = |rule: &&UserRule| rule.is_valid() && !is_shown(rule.seq);
         let mut lines: Vec<String> = Vec::new();
         for rule in self.rules.iter().rev().filter(holds) {
             let Some(rest) = room.checked_sub(weighted_chars(&rule.text) + 3) else { break };

@@ -105,6 +105,31 @@ fn requests_with_rules_stay_before_newer_ones() {
 }
 
 #[test]
+fn a_request_whose_image_does_not_fit_keeps_its_text() {
+    let mut talk = TranscriptBuilder::new();
+    talk.user("the task").assistant("ok");
+    talk.image("The plan of db-7 is /srv/plan.png.").assistant("ok");
+    (0..60).for_each(|number| turn(&mut talk, number, 1));
+    let transcript = talk.transcript();
+    let rule = SlidingRule { request_share: 0.1, ..RULE };
+    let tokens = |range: Range<u64>| transcript.tokens(range);
+    let mut window = SlidingWindow::default();
+    window.follow(&transcript, &rule);
+    let selection = window.slide(&transcript, 1_000, &rule, &tokens);
+    assert!(selection.tokens(&rule, &tokens) <= 1_000);
+    let again = window.select_unchanged(&transcript, 1_000, &rule, &tokens);
+    assert_eq!(again.as_ref(), Some(&selection));
+    let plan = selection.plan(&transcript, "window", &rule, &tokens, |plan, range| {
+        plan.keep(range);
+    });
+    assert_eq!(ctxhost_engine_api::testing::plan_fault(&plan, &transcript), None);
+    let items = plan.project(&transcript);
+    let text = "The plan of db-7 is /srv/plan.png.\n[an image]";
+    assert!(items.iter().any(|item| item.text() == text), "{items:?}");
+    assert_eq!(items.iter().map(|item| item.tokens()).sum::<u64>(), plan.estimated_tokens);
+}
+
+#[test]
 fn a_turn_too_long_keeps_its_question_and_its_newest_frames() {
     let mut talk = TranscriptBuilder::new();
     (0..3).for_each(|number| turn(&mut talk, number, 1));

@@ -12,7 +12,7 @@ use crate::attachments;
 use crate::dialogue::{self, RepeatRule};
 use crate::ledger::strip_ledger;
 use crate::redact::{redact, redacted_ends};
-use crate::text::{IMAGE, head_and_tail};
+use crate::text::{IMAGE, head_and_tail, with_placeholder};
 
 // Only head and end of a longer message are read: the question follows the pasted text.
 const HEAD_CHARS: u64 = 6_000;
@@ -67,7 +67,7 @@ pub fn message_excerpts<'a>(
         } else {
             whole_ends(entry.text())
         };
-        let text = if entry.has(Flags::IMAGES) { with_image(text) } else { text };
+        let text = if entry.has(Flags::IMAGES) { with_placeholder(text, IMAGE) } else { text };
         let calls_tools = entry.has(Flags::TOOL_CALLS);
         MessageExcerpt { seq: entry.seq(), role, text, calls_tools }
     };
@@ -109,9 +109,4 @@ fn whole_ends(text: &str) -> Cow<'_, str> {
     let part = |text: &str, range: Range<usize>| text.get(range).unwrap_or("").to_owned();
     let (head, end) = (part(head, 0..head_end), part(end, end_start..end.len()));
     Cow::Owned(format!("{head}\n\n{}", end.trim_start()))
-}
-
-/// Appends the image placeholder.
-fn with_image(text: Cow<'_, str>) -> Cow<'_, str> {
-    if text.trim().is_empty() { IMAGE.into() } else { format!("{text}\n{IMAGE}").into() }
 }

@@ -1,7 +1,7 @@
 //! Prints events on the terminal: answers on standard output, everything else on standard error.
 
 use std::collections::HashSet;
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::oneshot;
@@ -34,8 +34,13 @@ impl EventPrinter {
         let mut events = runtime.subscribe();
         let (stop, mut stopped) = oneshot::channel();
         let task = tokio::spawn(async move {
-            let mut screen =
-                TerminalView { style, in_line: false, children: HashSet::new(), shown_fallback };
+            let mut screen = TerminalView {
+                style,
+                in_line: false,
+                held: (!std::io::stdout().is_terminal()).then(String::new),
+                children: HashSet::new(),
+                shown_fallback,
+            };
             loop {
                 let event = tokio::select! {
                     // Events first: on stop, everything that has happened is still printed.
@@ -68,6 +73,9 @@ struct TerminalView {
     style: TextStyle,
     /// Whether the cursor is behind answer text.
     in_line: bool,
+    /// The text of the answer so far where no person watches it: an attempt that fails halfway is followed by another,
+    /// and a script gets the text of that one only. `None` on a terminal.
+    held: Option<String>,
     /// Sub-agent sessions, whose text is for their parents and not printed.
     children: HashSet<String>,
     /// The last fallback reason, which is printed once.
@@ -85,8 +93,17 @@ impl TerminalView {
             EventKind::SubagentEnded { .. } => self.note("< the sub-agent has finished"),
             // Text of parallel sub-agents would interleave on the screen.
             _ if self.children.contains(&*event.session) => {}
-            EventKind::Text(text) => self.text(text),
-            EventKind::Answered { .. } => self.end_line(),
+            EventKind::Text(text) => match &mut self.held {
+                Some(held) => held.push_str(text),
+                None => self.text(text),
+            },
+            EventKind::Answered { .. } => {
+                let held = self.held.as_mut().map(std::mem::take).unwrap_or_default();
+                if !held.is_empty() {
+                    self.text(&held);
+                }
+                self.end_line();
+            }
             EventKind::ToolCalled { tool, arguments, .. } => {
                 self.note(&format!("* {tool} {}", truncate(&arguments.to_string())));
             }
@@ -108,6 +125,7 @@ impl TerminalView {
                 self.note("! the session is nearly full; /compact makes room");
             }
             EventKind::Recovering { reason, action, provider_message } => {
+                self.held.iter_mut().for_each(String::clear);
                 self.note(&format!("! {}: {action}", reason.describe()));
                 if !provider_message.is_empty() {
                     self.note(&format!("  provider: {provider_message}"));

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::config::find_config_file;
+use crate::config::given_or_found;
 use crate::engines::EffectiveEngine;
 use crate::error::CliError;
 use crate::output::Output;
@@ -25,7 +25,7 @@ impl SlotConfig {
             CliError::user(format!("no {FILE_NAME} in this folder or above"))
                 .hint("create one with `ctxhost use legacy`")
         };
-        let path = config_path.map(Path::to_owned).or_else(find_config_file).ok_or_else(missing)?;
+        let path = given_or_found(config_path)?.ok_or_else(missing)?;
         let config = Config::load(&path)?;
         Ok(SlotConfig::new(&path, config))
     }

@@ -21,11 +21,21 @@ impl TokenFactor {
         }
     }
 
+    /// The recent factors, oldest first.
+    pub(super) fn recent(&self) -> impl Iterator<Item = f64> {
+        self.recent.iter().copied()
+    }
+
+    /// Whether there are enough counts for limits.
+    pub(super) fn is_trusted(&self, settings: &AccountingSettings) -> bool {
+        self.recent.len() >= settings.trusted_counts.max(1)
+    }
+
     /// The factor for limits: a quantile, or the worst of too few counts, at least that of an unknown model.
     pub(super) fn upper_bound(&self, settings: &AccountingSettings) -> f64 {
         let unknown = settings.unknown_factor.max(settings.min_factor).min(settings.max_factor);
         // A quantile of few counts would be their maximum anyway.
-        if self.recent.len() < settings.trusted_counts.max(1) {
+        if !self.is_trusted(settings) {
             return self.recent.iter().fold(unknown, |worst, factor| worst.max(*factor));
         }
         self.quantile(settings.limit_quantile).unwrap_or(unknown).max(self.median())

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use ctxhost_session::{RecordBody, Session, SessionHeader};
 
 fn model(id: &str) -> ModelName {
     ModelName::new("p", id)
@@ -236,4 +237,51 @@ proptest! {
             prop_assert!(found.abs_diff(hundredths * 10) <= 1, "{} for {}", found, hundredths);
         }
     }
+}
+
+#[test]
+fn a_restart_restores_the_factors_of_each_model() {
+    let mut session = Session::in_memory(SessionHeader::new(Some("s"), "/", 0));
+    let mut account = account();
+    let mut stored = 0;
+    let mut answer = |account: &mut TokenAccounting, id: &str, counted: u64| {
+        let sent = account.request_size(parts(10));
+        account.record_usage(&model(id), &sent, &usage(counted, 0, 0), StopReason::Stop);
+        if let Some(record) = account.unstored_record(&model(id)) {
+            session.append_at(record, 0).unwrap();
+            account.mark_stored(&model(id));
+            stored += 1;
+        }
+    };
+    for _ in 0..40 {
+        answer(&mut account, "m", 8_000);
+        answer(&mut account, "other", 30_000);
+    }
+    answer(&mut account, "m", 8_100);
+    assert_eq!(stored, 2, "what hardly changes is not stored again");
+    let mut again = TokenAccounting::new(AccountingSettings::default(), model("m"), 100_000);
+    again.restore(&session);
+    assert_eq!((again.limit_factor(), again.usual_factor()), (0.8, 0.8));
+    assert!(again.unstored_record(&model("m")).is_none());
+    again.use_model(model("other"), 100_000);
+    assert_eq!(again.limit_factor(), 3.0);
+    again.use_model(model("unknown"), 100_000);
+    assert_eq!(again.limit_factor(), 1.2);
+    again.mark_unstored();
+    assert!(again.unstored_record(&model("m")).is_some(), "another session has no record of it");
+}
+
+#[test]
+fn records_with_other_content_are_left_out() {
+    let mut session = Session::in_memory(SessionHeader::new(Some("s"), "/", 0));
+    for data in [
+        serde_json::json!(null),
+        serde_json::json!({ "provider": "p", "model": "m", "factors": ["x", 1e300, -4, null, 0.8] }),
+        serde_json::json!({ "provider": 7, "model": "m", "factors": [0.8, 0.8, 0.8] }),
+    ] {
+        session.append_at(RecordBody::custom("ctxhost.tokens", &data), 0).unwrap();
+    }
+    let mut account = account();
+    account.restore(&session);
+    assert!((0.25..=4.0).contains(&account.limit_factor()), "{}", account.limit_factor());
 }

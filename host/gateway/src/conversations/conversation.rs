@@ -107,7 +107,26 @@ impl Drop for PendingRequest {
 impl ConversationState {
     /// Matches a request against the conversation.
     pub(crate) fn match_request(&self, request: &mut RequestItems<'_>) -> RequestMatch {
-        self.known.match_request(request, self.last_request == LastRequest::Unanswered)
+        let is_unanswered = self.last_request == LastRequest::Unanswered;
+        let found = self.known.match_request(request, is_unanswered);
+        let is_other = !matches!(found, RequestMatch::Continues { .. } | RequestMatch::Rewrites(_));
+        if !is_other || self.last_request == LastRequest::InFlight {
+            return found;
+        }
+        let left_out = self.known.match_left_out(request, is_unanswered);
+        left_out.map_or(found, RequestMatch::Rewrites)
+    }
+
+    /// Matches a request that lacks the oldest messages; `None` while the client waits for an answer.
+    pub(crate) fn match_without_oldest(
+        &self,
+        request: &mut RequestItems<'_>,
+        needs_proof: bool,
+    ) -> Option<HistoryRewrite> {
+        let is_unanswered = self.last_request == LastRequest::Unanswered;
+        let is_waiting = self.last_request == LastRequest::InFlight;
+        let mut found = || self.known.match_without_oldest(request, is_unanswered, needs_proof);
+        if is_waiting { None } else { found() }
     }
 
     /// Matches a request in which only the first message differs; `None` while the client waits for an answer.

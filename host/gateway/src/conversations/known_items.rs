@@ -42,22 +42,25 @@ pub(crate) struct KnownItems {
     pub(super) items: Vec<KnownItem>,
     pub(super) groups: Vec<(Range<usize>, usize)>,
     /// The entry ids, in order.
-    entries: Vec<String>,
-    locations: HashMap<String, EntryLocation>,
+    pub(super) entries: Vec<String>,
+    pub(super) locations: HashMap<String, EntryLocation>,
     /// Tool names by call id.
     tools: HashMap<String, String>,
     /// Estimated tokens of the entries as the client sent them.
-    client_tokens: u64,
+    pub(super) client_tokens: u64,
     /// The entry of the last user request.
     last_user_entry: Option<String>,
     /// The item that is the client's own summary.
-    summary: Option<usize>,
+    pub(super) summary: Option<usize>,
     /// Entries whose text the client has replaced, with the hash of the new text.
     client_edits: HashMap<String, u64>,
 }
 
 #[derive(Deserialize, Serialize)]
 struct WireKnownItems {
+    /// Ranges of items that the client has left out; the other fields count without them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    removed: Vec<(usize, usize)>,
     /// The number of items known before.
     from: usize,
     /// The canonical hashes of the new items.
@@ -253,15 +256,16 @@ impl KnownItems {
     pub(crate) fn record(&self) -> RecordBody {
         let canonicals = self.items.iter().map(|known| known.canonical);
         let groups = self.groups.iter().map(|(items, entries)| (items.len(), *entries));
-        record(0, canonicals, groups, self.summary, Vec::new())
+        record(0, canonicals, groups, self.summary, Vec::new(), Vec::new())
     }
 
-    /// The record of new groups and replaced items.
+    /// The record of new groups, replaced items, and items left out before.
     pub(crate) fn record_with(
         &self,
         request: &mut RequestItems<'_>,
         groups: &[NewGroup],
         replaced: &[usize],
+        removed: &[Range<usize>],
     ) -> RecordBody {
         let from = self.items.len();
         let items: usize = groups.iter().map(|group| group.item_count).sum();
@@ -273,7 +277,8 @@ impl KnownItems {
             Some((*at, canonical.hash.to_hex(), canonical.traits.map(ItemTraits::to_word)?))
         };
         let replaced = replaced.iter().filter_map(word).collect();
-        record(from, canonicals, groups, self.summary, replaced)
+        let removed = removed.iter().map(|items| (items.start, items.end)).collect();
+        record(from, canonicals, groups, self.summary, replaced, removed)
     }
 
     /// The group of an item: its items and its entry ids.
@@ -384,6 +389,7 @@ impl KnownItems {
     }
 
     fn apply_record(&mut self, wire: WireKnownItems) -> Option<()> {
+        self.apply_removed(&wire.removed)?;
         // A record out of order: the session is damaged or not ours.
         if wire.from > self.items.len() {
             return None;
@@ -458,6 +464,7 @@ fn record(
     groups: impl Iterator<Item = (usize, usize)>,
     summary: Option<usize>,
     replaced: Vec<(usize, String, String)>,
+    removed: Vec<(usize, usize)>,
 ) -> RecordBody {
     let canonicals: Vec<CanonicalItem> = canonicals.into_iter().collect();
     let items = canonicals.iter().map(|canonical| canonical.hash.to_hex()).collect();
@@ -465,6 +472,6 @@ fn record(
     let traits = canonicals.iter().map(|canonical| canonical.traits.map(ItemTraits::to_word));
     let traits = traits.collect::<Option<Vec<_>>>().unwrap_or_default();
     let groups = groups.collect();
-    let wire = WireKnownItems { from, items, traits, replaced, groups, summary };
+    let wire = WireKnownItems { removed, from, items, traits, replaced, groups, summary };
     RecordBody::custom(RECORD, &wire)
 }

@@ -6,6 +6,7 @@
 //! Histories with different questions or answers are different conversations.
 
 use std::collections::HashSet;
+use std::ops::Range;
 
 use super::known_items::{KnownItem, KnownItems};
 use super::seeded_hash::{CanonicalItem, RequestItems, SeededHash};
@@ -13,7 +14,7 @@ use super::traits::{ItemAuthor, ItemTraits};
 
 /// The most items before the newest ones in a history that its client has summarized: context, first messages,
 /// summary.
-const FRONT_ITEMS: usize = 8;
+pub(super) const FRONT_ITEMS: usize = 8;
 
 /// Model answers that must match if the start does not.
 const SAME_ANSWERS: usize = 2;
@@ -46,15 +47,24 @@ pub(crate) enum RequestMatch {
 }
 
 /// A client's edits of a history.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct HistoryRewrite {
+    /// Items that the client has left out. The other fields count without them.
+    pub removed: Vec<Range<usize>>,
     /// Items with a changed text.
     pub replaced: Vec<usize>,
+    /// Those of them that are answers without their calls. It is the same conversation only if their text is the same.
+    pub without_calls: Vec<usize>,
     /// Known user messages, and items of the request that may be a part of them. It is the same conversation only if
     /// they are, and only the session has the texts.
     pub shortened: Vec<(usize, usize)>,
+    /// The same the other way round: items of the request that may be the known one and a tool result behind it.
+    pub extended: Vec<(usize, usize)>,
     /// Whether the first message differs. It is the same conversation only if most of its text is equal.
     pub is_start_changed: bool,
+    /// Whether the request proves by its answers alone that it is the same conversation. Another one that matches exactly is then
+    /// preferred.
+    pub is_proven_by_answers: bool,
     /// The number of items that remain; the ones after them were removed.
     pub kept: usize,
 }
@@ -119,14 +129,14 @@ impl KnownItems {
     }
 
     /// Whether the answers that are in a request identify the conversation: several different ones with enough text.
-    fn proves_identity(&self, request: &mut RequestItems<'_>) -> bool {
+    pub(super) fn proves_identity(&self, request: &mut RequestItems<'_>) -> bool {
         let (mut seen, mut chars) = (HashSet::new(), 0);
         for at in 0..self.answered_items() {
             let Some(traits) = self.items.get(at).and_then(|known| known.canonical.traits) else {
                 continue;
             };
             if traits.author == ItemAuthor::Model
-                && self.is_same(request, at, at)
+                && self.has_same_essence(request, at)
                 && seen.insert(traits.essence)
             {
                 chars += request.answer_chars(at);
@@ -199,7 +209,7 @@ impl KnownItems {
         self.groups.iter().take_while(|(group, _)| group.end <= items).count()
     }
 
-    fn is_same(&self, request: &mut RequestItems<'_>, known: usize, at: usize) -> bool {
+    pub(super) fn is_same(&self, request: &mut RequestItems<'_>, known: usize, at: usize) -> bool {
         let (Some(known), Some(raw)) = (self.items.get(known), request.raw_hash(at)) else {
             return false;
         };
@@ -207,8 +217,17 @@ impl KnownItems {
         known.raw == Some(raw) || request.canonical_hash(at) == Some(known.canonical.hash)
     }
 
+    /// Whether an item has the same author, call ids, and text.
+    fn has_same_essence(&self, request: &mut RequestItems<'_>, at: usize) -> bool {
+        let (Some(known), Some(now)) = (self.items.get(at), request.canonical(at)) else {
+            return false;
+        };
+        let essence = |traits: ItemTraits| (traits.author, traits.essence);
+        known.canonical.traits.map(essence) == now.traits.map(essence)
+    }
+
     /// The edits, if it is the same conversation.
-    fn rewrite(
+    pub(super) fn rewrite(
         &self,
         request: &mut RequestItems<'_>,
         common: usize,
@@ -218,18 +237,22 @@ impl KnownItems {
         if common == 0 || request.len() < answered {
             return None;
         }
-        let (mut replaced, mut shortened) = (Vec::new(), Vec::new());
+        let (mut replaced, mut shortened, mut is_proven_by_answers) =
+            (Vec::new(), Vec::new(), false);
         for at in common..answered {
             if self.is_same(request, at, at) {
                 continue;
             }
             let is_edited = self.items.get(at)?.may_become(request.canonical(at)?)
                 || at + 1 == answered && self.is_continued(request, at);
-            if !is_edited {
-                if !self.may_be_shortened(request, at) {
+            if !is_edited && self.may_be_shortened(request, at) {
+                shortened.push((at, at));
+            } else if !is_edited {
+                // A notice may be longer than the result that it replaces, and a client may add fields to answers.
+                is_proven_by_answers = true;
+                if !self.has_same_essence(request, at) || !self.proves_identity(request) {
                     return None;
                 }
-                shortened.push((at, at));
             }
             replaced.push(at);
         }
@@ -237,13 +260,26 @@ impl KnownItems {
         while kept < self.items.len() && self.is_same(request, kept, kept) {
             kept += 1;
         }
+        let mut extended = Vec::new();
         if kept < self.items.len() {
-            shortened.extend(self.match_tail(request, kept, is_unanswered)?);
+            let tail = self.match_tail(request, kept, is_unanswered)?;
+            shortened.extend(tail.shortened);
+            extended = tail.extended;
         }
         let groups = self.groups_before(kept);
         let kept = self.groups.get(groups.checked_sub(1)?)?.0.end;
-        (self.entries_of(groups) > 0 && replaced.iter().all(|at| *at < kept))
-            .then_some(HistoryRewrite { replaced, shortened, is_start_changed: false, kept })
+        (self.entries_of(groups) > 0 && replaced.iter().all(|at| *at < kept)).then_some(
+            HistoryRewrite {
+                removed: Vec::new(),
+                replaced,
+                without_calls: Vec::new(),
+                shortened,
+                extended,
+                is_start_changed: false,
+                is_proven_by_answers,
+                kept,
+            },
+        )
     }
 
     /// Whether a user message may be a part of what was sent. The model's answer behind it must be the same.
@@ -266,13 +302,13 @@ impl KnownItems {
     }
 
     /// Matches the items after the last answer, which a client may replace: `None` if it is another client, else the
-    /// user messages that may have become a part of themselves.
+    /// user messages that may have become a part of themselves, or longer.
     fn match_tail(
         &self,
         request: &mut RequestItems<'_>,
         from: usize,
         is_unanswered: bool,
-    ) -> Option<Vec<(usize, usize)>> {
+    ) -> Option<TailEdits> {
         let named = |at: usize, canonical: CanonicalItem| {
             Some(TailItem { at, hash: canonical.hash, traits: canonical.traits? })
         };
@@ -297,7 +333,7 @@ impl KnownItems {
             .filter(|item| item.traits.author == ItemAuthor::Tool)
             .all(|item| added_set.contains(&(item.hash, item.traits)));
         if !is_answered && is_unanswered {
-            return Some(Vec::new());
+            return Some(TailEdits::default());
         }
         let texts = |list: &[TailItem]| -> Vec<TailItem> {
             list.iter().filter(|item| item.traits.has_user_text()).copied().collect()
@@ -309,19 +345,28 @@ impl KnownItems {
         if !are_results_kept || removed.len() != added.len() && !is_dropped {
             return None;
         }
-        let mut shortened = Vec::new();
+        let mut edits = TailEdits::default();
         for (removed, added) in removed.iter().zip(&added) {
             let (before, now) = (&removed.traits, &added.traits);
             let is_alike =
                 before.essence == now.essence || is_answered && before.opening == now.opening;
             if is_answered && !is_alike && before.may_contain(now) {
-                shortened.push((removed.at, added.at));
+                edits.shortened.push((removed.at, added.at));
+            } else if !is_alike && !is_answered && now.may_contain(before) {
+                edits.extended.push((removed.at, added.at));
             } else if !is_alike {
                 return None;
             }
         }
-        Some(shortened)
+        Some(edits)
     }
+}
+
+/// User messages after the last answer that may have been edited: the known one, and the one of the request.
+#[derive(Default)]
+struct TailEdits {
+    shortened: Vec<(usize, usize)>,
+    extended: Vec<(usize, usize)>,
 }
 
 /// An item after the last answer.
@@ -333,12 +378,12 @@ struct TailItem {
 }
 
 impl KnownItem {
-    fn is_from(&self, author: ItemAuthor) -> bool {
+    pub(super) fn is_from(&self, author: ItemAuthor) -> bool {
         self.canonical.traits.is_some_and(|traits| traits.author == author)
     }
 
     /// Whether a client may have made this edit without changing the meaning.
-    fn may_become(&self, now: CanonicalItem) -> bool {
+    pub(super) fn may_become(&self, now: CanonicalItem) -> bool {
         let (Some(before), Some(after)) = (self.canonical.traits, now.traits) else { return false };
         if (before.author, before.essence) != (after.author, after.essence) {
             return false;

@@ -51,9 +51,10 @@ impl EntryTraits {
 
 /// Whether a message with role user has any text that no client has injected.
 fn is_user_request(user: &UserMessage) -> bool {
-    let is_injected = |block: &ChatBlock| match block {
-        ChatBlock::Text { text, .. } => injected_text::is_injected(text),
-        _ => false,
-    };
-    user.content.is_empty() || !user.content.iter().all(is_injected)
+    let texts = user.content.iter().filter_map(|block| match block {
+        ChatBlock::Text { text, .. } => Some(text.as_str()),
+        _ => None,
+    });
+    let has_others = user.content.iter().any(|block| !matches!(block, ChatBlock::Text { .. }));
+    injected_text::has_request(texts, has_others)
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 use xxhash_rust::xxh3::{Xxh3, xxh3_128_with_seed};
 
 use super::returned_summary::ReturnedSummary;
-use super::traits::{ItemTraits, identifying_chars};
+use super::traits::{ItemTraits, has_no_calls, identifying_chars};
 use crate::secret::SecretFile;
 use ctxhost_dialects::inbound::parse_item;
 use ctxhost_session::SessionError;
@@ -257,6 +257,17 @@ impl<'a> RequestItems<'a> {
     pub(super) fn continues_answer(&self, at: usize, answer: ItemTraits) -> bool {
         let item = self.items.get(at).and_then(|item| parse_item(item).ok());
         item.is_some_and(|item| answer.is_start_of(self.names.seed, &item))
+    }
+
+    /// Whether an item is an answer without calls.
+    pub(super) fn is_answer_without_calls(&self, at: usize) -> bool {
+        let item = self.items.get(at).and_then(|item| parse_item(item).ok());
+        item.is_some_and(|item| has_no_calls(&item))
+    }
+
+    /// Whether an item with these traits has neither text nor calls.
+    pub(super) fn is_thinking(&self, traits: ItemTraits) -> bool {
+        traits.is_thinking(self.names.seed)
     }
 
     /// The characters of an answer that other answers do not have: its texts, and ids of its calls.

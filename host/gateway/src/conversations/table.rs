@@ -148,7 +148,11 @@ impl ConversationTable {
         let mut best: Option<(usize, Arc<Conversation>)> = None;
         let mut is_single = true;
         for conversation in self.in_scope(request.scope()) {
-            let count = conversation.known_items().match_after_summary(request, has_summary);
+            let known = conversation.known_items();
+            let count = known.match_after_summary(request, has_summary).or_else(|| {
+                let shorter = conversation.state().match_without_oldest(request, true);
+                shorter.map(|rewrite| rewrite.kept)
+            });
             let Some(count) = count else { continue };
             let most = best.as_ref().map_or(0, |(most, _)| *most);
             if count > most {
@@ -413,6 +417,7 @@ fn best_match(
     request: &mut RequestItems<'_>,
 ) -> (Option<Arc<Conversation>>, bool) {
     let (mut exact, mut rewritten, mut forked) = (None, None, None);
+    let mut is_tied = false;
     let take = |best: &mut Option<MatchCandidate>, candidate: MatchCandidate| {
         if best.as_ref().is_none_or(|best| candidate.items > best.items) {
             *best = Some(candidate);
@@ -429,7 +434,13 @@ fn best_match(
             RequestMatch::Continues { .. } => {
                 take(&mut exact, candidate(state.known.len(), state.known.has_answer()));
             }
-            RequestMatch::Rewrites(rewrite) => take(&mut rewritten, candidate(rewrite.kept, true)),
+            RequestMatch::Rewrites(rewrite) => {
+                let is_sure = !rewrite.is_proven_by_answers;
+                is_tied = rewritten.as_ref().is_some_and(|best: &MatchCandidate| {
+                    !is_sure && best.items == rewrite.kept || is_tied && best.items >= rewrite.kept
+                });
+                take(&mut rewritten, candidate(rewrite.kept, is_sure));
+            }
             RequestMatch::Forks { .. } => {
                 take(&mut forked, candidate(state.known.common_items(request), true))
             }
@@ -438,6 +449,10 @@ fn best_match(
             }
             RequestMatch::Unrelated => {}
         }
+    }
+    // Two conversations that were the same apart from what is left out.
+    if is_tied && exact.is_none() {
+        return (None, true);
     }
     // An exact match wins, unless it has no model answer yet: many conversations start alike.
     let continued = match (exact, rewritten) {

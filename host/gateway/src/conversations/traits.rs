@@ -99,6 +99,11 @@ impl ItemTraits {
         calls.rev().any(|ids| (fewest(texts.len())..=texts.len()).any(|count| is_same(ids, count)))
     }
 
+    /// Whether it is an item of an answer with neither text nor calls.
+    pub(crate) fn is_thinking(&self, seed: u64) -> bool {
+        self.author == ItemAuthor::Model && self.essence == essence_of(seed, self.author, &[], &[])
+    }
+
     /// Whether a user message may contain another one: many clients add what they have retrieved to the newest question,
     /// and store the question alone.
     pub(crate) fn may_contain(&self, part: &ItemTraits) -> bool {
@@ -149,6 +154,13 @@ pub(crate) fn identifying_chars(item: &Value) -> usize {
     // Names of tools may be long, too.
     let ids = parts.ids.iter().filter(|id| id.len() >= RANDOM_ID_CHARS && digits(id) > 1);
     parts.texts.iter().chain(ids).map(|text| text.chars().count()).sum()
+}
+
+/// Whether an item is an answer with text and without calls.
+pub(crate) fn has_no_calls(item: &Value) -> bool {
+    let mut parts = ItemParts::default();
+    parts.take_item(item);
+    author_of(item) == ItemAuthor::Model && parts.ids.is_empty() && !parts.texts.is_empty()
 }
 
 /// The first characters of the texts, which are joined by newlines.

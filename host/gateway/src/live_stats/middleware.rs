@@ -8,6 +8,7 @@ use std::time::Instant;
 use axum::Router;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::Request;
+use axum::http::StatusCode;
 use axum::middleware::{self, Next};
 use axum::response::Response;
 use hyper::body::{Frame, SizeHint};
@@ -104,10 +105,15 @@ impl RequestMeasurement {
         if let Some(line) = &mut self.line {
             line.record_head(response);
         }
-        let status = response.status().as_u16();
-        self.metrics.response_started(self.dialect, status, self.began.elapsed());
-        self.span.record("status", status);
-        let Some(report) = response.extensions().get::<ShapingReport>() else { return };
+        let status = response.status();
+        let report = response.extensions().get::<ShapingReport>();
+        self.metrics.response_started(self.dialect, status.as_u16(), self.began.elapsed());
+        // A wrong token is no request of any conversation.
+        if status != StatusCode::UNAUTHORIZED || report.is_some() {
+            self.metrics.count_request();
+        }
+        self.span.record("status", status.as_u16());
+        let Some(report) = report else { return };
         if report.engine == "none" {
             self.metrics.record_unshaped(if report.is_unshaped() { "failed" } else { "unparsed" });
         }

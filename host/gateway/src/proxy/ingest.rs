@@ -3,6 +3,7 @@
 mod amendment;
 mod search;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use axum::http::HeaderMap;
@@ -111,7 +112,9 @@ impl Proxy {
                     if let Some(amended) = amended {
                         return self.amend(amended, conversation, guard, meta, request_items).await;
                     }
-                    conversation.state().known.groups_before(rewrite.kept)
+                    // Not after the items that are kept: the one that is no edit is before them.
+                    let known = conversation.known_items();
+                    known.groups_before(known.common_items(request_items))
                 }
                 RequestMatch::Forks { groups } | RequestMatch::Within { groups } => groups,
             };
@@ -126,7 +129,7 @@ impl Proxy {
             // Looking for another conversation locks others, and two requests doing that would wait for each other.
             drop(guard);
             if let Some((conversation, guard)) = self.find_summarised(meta, request_items).await {
-                return self.rewind(conversation, guard, 0, meta, request_items).await;
+                return self.resume_shortened(conversation, guard, meta, request_items).await;
             }
             let Some(guard) = self.lock_conversation(&conversation).await else { continue };
             return self.fork(&conversation, guard, groups, meta, request_items).await;
@@ -138,7 +141,7 @@ impl Proxy {
             return self.amend(amended, conversation, guard, &meta, request_items).await;
         }
         if let Some((conversation, guard)) = self.find_summarised(meta, request_items).await {
-            return self.rewind(conversation, guard, 0, meta, request_items).await;
+            return self.resume_shortened(conversation, guard, meta, request_items).await;
         }
         let header = SessionHeader::new(None, "/", self.runtime.now_ms());
         self.start(Session::in_memory(header), KnownItems::default(), None, meta, request_items)
@@ -193,6 +196,30 @@ impl Proxy {
         self.start(session, known_items, Some(learned), meta, request_items).await
     }
 
+    /// Continues a conversation whose oldest messages are left out or summarized.
+    async fn resume_shortened(
+        &self,
+        conversation: Arc<Conversation>,
+        guard: SessionGuard,
+        meta: &RequestMeta<'_>,
+        request_items: &mut RequestItems<'_>,
+    ) -> Result<IngestedRequest, IngestError> {
+        // A window over the newest messages moves with each turn, and a branch would copy all of them each time.
+        let rewrite = match request_items.returned_summary() {
+            Some(_) => None,
+            None => conversation.state().match_without_oldest(request_items, false),
+        };
+        if let Some(rewrite) = rewrite {
+            let session = guard.context().session().session();
+            let amended =
+                find_amendment(&conversation, meta.inbound, session, &rewrite, request_items)?;
+            if let Some(amended) = amended {
+                return self.amend(amended, conversation, guard, meta, request_items).await;
+            }
+        }
+        self.rewind(conversation, guard, 0, meta, request_items).await
+    }
+
     /// Continues the same session after its first `groups` item groups, on a new branch.
     async fn rewind(
         &self,
@@ -212,13 +239,24 @@ impl Proxy {
         let known = known_items.len();
         let new = request_items.items().get(known..).unwrap_or_default();
         known_items.set_summary(client_compaction::find_summary(new).map(|at| known + at));
-        let known_items = known_items.with_measurements(guard.context().session().session());
+        let session = guard.context().session().session();
+        let mut edits = match &back_to {
+            Some(BranchPoint::Start) => Vec::new(),
+            Some(BranchPoint::Record(id)) => known_items.hide_unknown(session, Some(id)),
+            None => known_items.hide_unknown(session, None),
+        };
+        if matches!(back_to, Some(BranchPoint::Record(_))) {
+            // The branch may end before the record of its last messages.
+            edits.push(known_items.record());
+        }
+        let known_items = known_items.with_measurements(session);
         let _memory = self.working_memory.reserve(request_items.bytes_after(known)).await;
         let new_items = NewItems::parse(&known_items, meta.inbound, request_items)?;
-        let amendment = Amendment { branch_point: back_to, edits: Vec::new() };
+        let amendment = Amendment { branch_point: back_to, edits };
         let amended = ConversationAmendment {
             known_items,
             amendment,
+            removed: Vec::new(),
             replaced: Vec::new(),
             text_hashes: Vec::new(),
             new_items,
@@ -235,10 +273,16 @@ impl Proxy {
         meta: &RequestMeta<'_>,
         request_items: &mut RequestItems<'_>,
     ) -> Result<IngestedRequest, IngestError> {
-        let ConversationAmendment { mut known_items, amendment, replaced, text_hashes, new_items } =
-            amended;
+        let ConversationAmendment {
+            mut known_items,
+            amendment,
+            removed,
+            replaced,
+            text_hashes,
+            new_items,
+        } = amended;
         known_items.replace(request_items, &replaced, text_hashes);
-        let pending_amendment = PendingAmendment { known_items, amendment, replaced };
+        let pending_amendment = PendingAmendment { known_items, amendment, removed, replaced };
         let ingested = self.append(
             conversation.clone(),
             guard,
@@ -277,7 +321,13 @@ impl Proxy {
         let new = request_items.items().get(known..).unwrap_or_default();
         known_items.set_summary(client_compaction::find_summary(new).map(|at| known + at));
         if !known_items.is_empty() {
-            guard.append([known_items.record()])?;
+            let edits = known_items.hide_unknown(guard.context().session().session(), None);
+            if edits.is_empty() {
+                guard.append([known_items.record()])?;
+            } else {
+                let amendment = Amendment { branch_point: None, edits };
+                guard.amend(amendment, vec![known_items.record()])?;
+            }
         }
         let _memory = self.working_memory.reserve(request_items.bytes_after(known)).await;
         let new_items = NewItems::parse(&known_items, meta.inbound, request_items)?;
@@ -337,12 +387,13 @@ impl Proxy {
                         request_items,
                         &groups,
                         &[],
+                        &[],
                     ));
                 }
                 (guard.append(bodies)?, None)
             }
-            Some(PendingAmendment { known_items, amendment, replaced }) => {
-                bodies.push(known_items.record_with(request_items, &groups, &replaced));
+            Some(PendingAmendment { known_items, amendment, removed, replaced }) => {
+                bodies.push(known_items.record_with(request_items, &groups, &replaced, &removed));
                 (guard.amend(amendment, bodies)?, Some(known_items))
             }
         };
@@ -380,6 +431,7 @@ impl Proxy {
 struct PendingAmendment {
     known_items: KnownItems,
     amendment: Amendment,
+    removed: Vec<Range<usize>>,
     replaced: Vec<usize>,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  answers ─┬─ of a history that the upstream rejected ───────────────────► removed
-//!           ├─ before the last compaction ──┬─ turn of that compaction ───► kept
+//!           ├─ before the last compaction ──┬─ turn of that compaction ───► kept, until the upstream has rejected some
 //!           │                               └─ else ──────────────────────► removed
 //!           ├─ after a change by the plan ──┬─ current turn ──────────────► kept
 //!           │                               └─ else ──────────────────────► removed
@@ -58,6 +58,9 @@ impl ThinkingPlan {
             groups.len().checked_sub(1).and_then(|last| open_turn_start(&groups, last));
         let compacted_turn = compacted.map(|compacted| {
             let last = groups.iter().rposition(|group| group.number <= compacted);
+            // An upstream that has rejected thinking of this session rejects what a further compaction leaves of a turn,
+            // too. Not asking first saves a request of the whole prompt.
+            let last = last.filter(|_| refused == 0);
             last.and_then(|last| open_turn_start(&groups, last)).unwrap_or(compacted + 1)
         });
         let older = 0..compacted_turn.unwrap_or_default().max(refused);

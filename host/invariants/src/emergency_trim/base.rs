@@ -155,11 +155,13 @@ fn requests(
         .map(|entry| SizedRequest {
             seq: entry.seq(),
             tokens: entry.tokens(),
+            // What is verbatim here has its images; the text of others is in the ledger.
+            text_tokens: entry.tokens(),
             is_rule: find_rules(entry.text()).next().is_some(),
             states_fact: states_fact(entry.text()),
         })
         .collect();
-    choose_requests(&sizes, room_tokens)
+    choose_requests(&sizes, room_tokens).into_keys().collect()
 }
 
 #[cfg(test)]

@@ -37,6 +37,13 @@ pub fn permissions(mode: u32) -> Option<Permissions> {
     Some(Permissions::from_mode(mode))
 }
 
+/// The number of the user who owns a file, if it is neither this user nor the administrator.
+#[must_use]
+pub fn foreign_owner(metadata: &Metadata) -> Option<u32> {
+    let owner = metadata.uid();
+    (owner != rustix::process::geteuid().as_raw() && owner != 0).then_some(owner)
+}
+
 /// The identity of an open file.
 ///
 /// # Errors

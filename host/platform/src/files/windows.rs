@@ -36,6 +36,12 @@ pub fn permissions(_mode: u32) -> Option<Permissions> {
     None
 }
 
+/// The number of the user who owns a file, if it is neither this user nor the administrator; not known here.
+#[must_use]
+pub fn foreign_owner(_metadata: &Metadata) -> Option<u32> {
+    None
+}
+
 /// The identity of an open file.
 ///
 /// # Errors

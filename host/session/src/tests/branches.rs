@@ -60,6 +60,9 @@ fn live_is_what_a_runtime_would_append() {
         ),
         message(serde_json::json!({ "role": "bashExecution", "command": "secret", "output": "",
             "excludeFromContext": true })),
+        message(
+            serde_json::json!({ "role": "user", "content": "hidden", "excludeFromContext": true }),
+        ),
         RecordBody::custom_message("note", "from an extension", true),
         RecordBody::custom("state", &serde_json::json!({ "n": 1 })),
         RecordBody::branch_summary("abcd", "tried another way"),

@@ -9,13 +9,18 @@ use crate::conversations::{
 use crate::proxy::new_items::NewItems;
 use ctxhost_context::Amendment;
 use ctxhost_dialects::inbound::{InboundDialect, ParseContext, ParsedEntry, json_items};
-use ctxhost_session::{Record, RecordBody, Session};
+use ctxhost_session::{Record, RecordBody, Session, injected_text};
+
+/// The longest note that takes the place of an image. Known ones have up to 120 bytes.
+const NOTE_MAX_BYTES: usize = 200;
 
 /// What a client has changed in a conversation, and the new items after that.
 pub(super) struct ConversationAmendment {
     /// The known items without the removed ones.
     pub(super) known_items: KnownItems,
     pub(super) amendment: Amendment,
+    /// Items that the client has left out.
+    pub(super) removed: Vec<Range<usize>>,
     /// Items with changed text.
     pub(super) replaced: Vec<usize>,
     /// Their entries, and the hash of each one's new text.
@@ -32,19 +37,31 @@ pub(super) fn find_amendment(
     request_items: &mut RequestItems<'_>,
 ) -> Result<Option<ConversationAmendment>, IngestError> {
     let mut known_items = KnownItems::clone(&conversation.known_items());
+    let left_out = known_items.remove(&rewrite.removed, session);
     for (known, now) in &rewrite.shortened {
         let Some((_, [id])) = known_items.group_at(*known) else { return Ok(None) };
         let entries = reparse_group(&known_items, inbound, *now..now + 1, request_items)?;
         let texts = entries.iter().flatten().filter_map(content_of);
         let texts: Vec<String> = texts.map(|content| text_of_content(&content)).collect();
-        if !texts.iter().all(|text| has_text(session, id, text)) || texts.is_empty() {
+        let is_same = |text: &String| has_text(session, id, text) || is_noted(session, id, text);
+        if !texts.iter().all(is_same) || texts.is_empty() {
+            return Ok(None);
+        }
+    }
+    for (known, now) in &rewrite.extended {
+        let Some((_, [id])) = known_items.group_at(*known) else { return Ok(None) };
+        let entries = reparse_group(&known_items, inbound, *now..now + 1, request_items)?;
+        let texts = entries.iter().flatten().filter_map(content_of);
+        let texts: Vec<String> = texts.map(|content| text_of_content(&content)).collect();
+        if !texts.iter().all(|text| has_result_behind(session, id, text)) {
             return Ok(None);
         }
     }
     if rewrite.is_start_changed && !is_start_alike(&known_items, inbound, session, request_items)? {
         return Ok(None);
     }
-    let mut edits = Vec::new();
+    let mut edits: Vec<RecordBody> =
+        left_out.iter().map(|id| RecordBody::context_edit(id, None)).collect();
     let mut text_hashes = Vec::new();
     let mut done = 0;
     for at in &rewrite.replaced {
@@ -69,12 +86,29 @@ pub(super) fn find_amendment(
         }
         known_items.add_calls(entries);
     }
+    for at in &rewrite.without_calls {
+        let Some((_, ids)) = known_items.group_at(*at) else { return Ok(None) };
+        let has_text = |(id, hash): &(String, u64)| {
+            let entry = session.record(id).and_then(Record::to_entry);
+            !ids.contains(id) || entry.is_some_and(|entry| text_hash(&entry.text) == *hash)
+        };
+        if !text_hashes.iter().all(has_text) {
+            return Ok(None);
+        }
+    }
     let removed = known_items.truncate(rewrite.kept);
     edits.extend(removed.iter().map(|id| RecordBody::context_edit(id, None)));
     let new_items = NewItems::parse(&known_items, inbound, request_items)?;
     let amendment = Amendment { branch_point: None, edits };
-    let replaced = rewrite.replaced.clone();
-    Ok(Some(ConversationAmendment { known_items, amendment, replaced, text_hashes, new_items }))
+    let (removed, replaced) = (rewrite.removed.clone(), rewrite.replaced.clone());
+    Ok(Some(ConversationAmendment {
+        known_items,
+        amendment,
+        removed,
+        replaced,
+        text_hashes,
+        new_items,
+    }))
 }
 
 /// Whether most of the first message is as it was first sent.
@@ -109,6 +143,22 @@ fn has_text(session: &Session, id: &str, text: &str) -> bool {
     let entry = session.record(id).and_then(Record::to_entry);
     let text = text.trim();
     !text.is_empty() && entry.is_some_and(|entry| entry.text.contains(text))
+}
+
+/// Whether a text is that of an entry and a note behind it, which takes the place of an image.
+fn is_noted(session: &Session, id: &str, text: &str) -> bool {
+    let entry = session.record(id).and_then(Record::to_entry);
+    let known = entry.as_ref().map_or("", |entry| entry.text.trim());
+    let note = text.trim().strip_prefix(known);
+    !known.is_empty() && note.is_some_and(|note| note.len() <= NOTE_MAX_BYTES)
+}
+
+/// Whether a text is that of an entry and a tool result behind it: clients with a text protocol join the result of a
+/// failed step, whose answer they drop, with the message before it.
+fn has_result_behind(session: &Session, id: &str, text: &str) -> bool {
+    let entry = session.record(id).and_then(Record::to_entry);
+    let behind = entry.as_ref().and_then(|entry| text.strip_prefix(entry.text.trim_end()));
+    behind.is_some_and(injected_text::is_tool_output)
 }
 
 /// The new entries of one item group; `None` if it is several groups now.

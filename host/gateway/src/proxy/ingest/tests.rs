@@ -1,6 +1,7 @@
 //! Clients that change earlier messages: one conversation stays one session, and two stay two.
 
 mod eviction;
+mod left_out;
 mod unusual_items;
 
 use std::collections::{BTreeMap, BTreeSet};
