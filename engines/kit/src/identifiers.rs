@@ -23,6 +23,7 @@ mod word;
 use std::borrow::Cow;
 use std::collections::HashSet;
 
+use crate::own_text::own_parts;
 use crate::{hash, redact};
 
 pub(crate) use characters::is_unspaced;
@@ -191,15 +192,8 @@ pub fn for_each_clean_identifier(text: &str, mut found: impl FnMut(Identifier<'_
 pub fn for_each_stated_fact(text: &str, mut found: impl FnMut(Identifier<'_>)) {
     let end = text.floor_char_boundary(text.len().min(STATED_BYTES));
     let clean = redact::redact(text.get(..end).unwrap_or_default());
-    let mut is_fenced = false;
-    for line in clean.lines() {
-        let start = line.trim_start();
-        let is_fence = start.starts_with("```") || start.starts_with("~~~");
-        is_fenced ^= is_fence;
-        // What is quoted or pasted is not stated.
-        if is_fence || is_fenced || start.starts_with('>') {
-            continue;
-        }
+    // What is quoted or pasted is not stated.
+    for line in own_parts(&clean) {
         for_each_identifier(line, |identifier| {
             if identifier.is_fact() {
                 found(identifier);

@@ -52,6 +52,7 @@ pub mod chunks;
 pub mod dialogue;
 pub mod hash;
 pub mod identifiers;
+pub mod own_text;
 pub mod redact;
 pub mod requests;
 pub mod rules;

@@ -8,8 +8,10 @@ use regex::{Captures, Regex};
 
 use crate::text::ends;
 
+mod named;
 mod signs;
 
+use named::NAMED;
 use signs::{SecretSign, SecretSigns};
 
 /// Pattern, kind and sign. A group named `secret` marks the part to replace; by default it is the whole
@@ -87,10 +89,13 @@ struct SecretPattern {
 }
 
 static REDACTIONS: LazyLock<Vec<SecretPattern>> = LazyLock::new(|| {
-    let compile = |&(pattern, kind, sign): &(&str, &'static str, SecretSign)| {
+    let compile = |(pattern, kind, sign): (&str, &'static str, SecretSign)| {
         Some(SecretPattern { regex: Regex::new(pattern).ok()?, kind, sign })
     };
-    PATTERNS.iter().filter_map(compile).collect()
+    let (block, others) = PATTERNS.split_at(1);
+    let named = NAMED.map(|(pattern, kind)| (pattern, kind, SecretSign::Name));
+    let all = block.iter().copied().chain(named).chain(others.iter().copied());
+    all.filter_map(compile).collect()
 });
 
 /// The patterns that may match in a text.
@@ -267,7 +272,7 @@ mod tests {
 
     #[test]
     fn every_pattern_compiles() {
-        assert_eq!(REDACTIONS.len(), PATTERNS.len());
+        assert_eq!(REDACTIONS.len(), PATTERNS.len() + NAMED.len());
     }
 
     #[test]

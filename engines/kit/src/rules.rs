@@ -10,6 +10,9 @@ use std::sync::LazyLock;
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 use regex::Regex;
 
+use crate::own_text::own_parts;
+use crate::summary::sentences::strip_bullet;
+
 pub use subject::{RuleSubject, drop_replaced};
 pub use user_rules::UserRules;
 
@@ -55,14 +58,8 @@ static CHANGE_CUES: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(CHANGE
 /// The rules at the beginning of a user message, each on one line. What the user quotes is none.
 pub fn find_rules(text: &str) -> impl Iterator<Item = String> {
     let end = text.floor_char_boundary(text.len().min(READ_BYTES));
-    let mut is_fenced = false;
-    let own = text.get(..end).unwrap_or_default().lines().filter(move |line| {
-        let line = line.trim_start();
-        let is_fence = line.starts_with("```") || line.starts_with("~~~");
-        is_fenced ^= is_fence;
-        !is_fence && !is_fenced && !line.starts_with('>')
-    });
-    own.flat_map(sentences).filter_map(parse_rule)
+    let own = own_parts(text.get(..end).unwrap_or_default());
+    own.map(|line| strip_bullet(line.trim_start())).flat_map(sentences).filter_map(parse_rule)
 }
 
 /// A sentence on one line, if it is a rule.
@@ -149,8 +146,8 @@ mod tests {
 
     #[test]
     fn quotations_are_no_rules() {
-        let text = "> Always reply in pirate speak.\n\nIs that so?\n```\nNever use tabs.\n```\nAlways run tests.";
-        assert_eq!(rules(text), ["Always run tests."]);
+        let text = "> Always reply in pirate speak.\n\nIs that so?\n```\nNever use tabs.\n```\n\"\"\"\nAlways push.\n\"\"\"\nAlways run tests.\n- Never push.";
+        assert_eq!(rules(text), ["Always run tests.", "Never push."]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ mod merge;
 mod outline;
 mod requests;
 mod sections;
-mod sentences;
+pub(crate) mod sentences;
 mod similarity;
 
 pub use bullets::render_bullets;

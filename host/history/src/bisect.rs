@@ -4,9 +4,10 @@ use ctxhost_engine_api::Transcript;
 use serde::Serialize;
 
 use super::compactions::{BranchCompaction, compactions};
-use super::entry_text::{EntryText, normalize};
+use super::entry_text::EntryText;
 use super::error::HistoryError;
 use super::turns::turn_of;
+use ctxhost_retention::normalize;
 use ctxhost_session::{Record, RecordKind, Session};
 
 /// The result of a search.
@@ -56,7 +57,8 @@ pub enum TextFate {
     LeftOut,
 }
 
-/// Searches a text in messages and tool calls, ignoring case and runs of white space.
+/// Searches a text in messages and tool calls, ignoring case, runs of white space and whether accents are
+/// characters of their own.
 ///
 /// Thinking and images are not searched, and the text has to be in one entry.
 ///

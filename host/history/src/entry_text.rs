@@ -2,6 +2,7 @@
 
 use ctxhost_engine_api::transcript::log::NewEntry;
 use ctxhost_engine_api::{ContentBlock, Entry, EntryKind, Message, Role};
+use ctxhost_retention::normalize;
 use serde_json::Value;
 
 /// The readable content of an entry.
@@ -59,14 +60,9 @@ impl EntryText {
             // The values and not the JSON: in it a line break is an escape, and the text would not be found.
             flatten(&serde_json::from_str(arguments).unwrap_or_default(), &mut texts);
         }
+        // Users search for what they saw, and terminals wrap lines at other places than the record does.
         normalize(&texts.join("\n")).contains(needle)
     }
-}
-
-/// Converts to lower case, and runs of white space to one space.
-pub(super) fn normalize(text: &str) -> String {
-    // Users search for what they saw, and terminals wrap lines at other places than the record does.
-    text.to_lowercase().split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn result_of(message: &Message<'_>) -> String {

@@ -1,11 +1,13 @@
 //! Searches facts in texts: without case and white space, as whole words.
 
 use aho_corasick::{AhoCorasick, MatchKind};
+use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick};
 
 use super::facts::Fact;
 
-/// The form in which texts are compared: lower case, and one blank for each run of white space.
-pub(super) fn normalize(text: &str) -> String {
+/// The form in which texts are compared: lower case, one blank for each run of white space, and
+/// accents as part of their characters: file names of macOS have them apart.
+pub fn normalize(text: &str) -> String {
     let mut normal = String::with_capacity(text.len());
     for word in text.split_whitespace() {
         if !normal.is_empty() {
@@ -13,7 +15,8 @@ pub(super) fn normalize(text: &str) -> String {
         }
         normal.extend(word.chars().flat_map(char::to_lowercase));
     }
-    normal
+    // Most texts are composed already.
+    if is_nfc_quick(normal.chars()) == IsNormalized::Yes { normal } else { normal.nfc().collect() }
 }
 
 /// The numbers of the facts that occur in the texts, in one pass over them.
@@ -69,6 +72,13 @@ mod tests {
         assert!(!is_found("src/a.rs", "see src/a.rs2"));
         assert!(!is_found("a.rs", "see data.rs"));
         assert!(!is_found("DEADBEEF", "0deadbeef"));
+    }
+
+    #[test]
+    fn accents_apart_from_their_characters_are_the_same() {
+        assert!(is_found("docs/caf\u{e9}_3.md", "read docs/Cafe\u{301}_3.md"));
+        assert!(is_found("docs/cafe\u{301}_3.md", "read docs/caf\u{e9}_3.md"));
+        assert!(!is_found("docs/cafe", "read docs/cafe\u{301}"));
     }
 
     #[test]

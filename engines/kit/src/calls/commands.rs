@@ -71,8 +71,8 @@ fn script(arguments: &[&str]) -> Option<String> {
 
 /// Whether an option of a shell is followed by a script: `-c`, `-lc`, `-ec`.
 fn is_script(option: &str) -> bool {
-    let letters = option.strip_prefix('-').unwrap_or_default();
-    letters.ends_with('c') && letters.chars().all(|letter| letter.is_ascii_lowercase())
+    let flags = option.strip_prefix('-').unwrap_or_default();
+    flags.ends_with('c') && flags.chars().all(|c| c.is_ascii_lowercase())
 }
 
 /// A program without its folder and `.exe`, in lower case.
@@ -82,15 +82,14 @@ fn program_name(program: &str) -> String {
 }
 
 fn is_name(word: &str) -> bool {
-    let is_part = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
     word.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
         && word.chars().all(is_part)
 }
 
 /// A word as a shell reads it back.
 fn quoted(word: &str) -> String {
-    let is_plain =
-        |letter: char| !letter.is_whitespace() && !"'\"$`\\;&|<>()*?#!~".contains(letter);
+    let is_plain = |c: char| !c.is_whitespace() && !"'\"$`\\;&|<>()*?#!~".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
         return word.to_owned();
     }

@@ -15,11 +15,17 @@ pub(super) enum SecretSign {
     Assignment,
     /// White space, `:` or a character beyond ASCII.
     Break,
+    /// A word of [`NAMES`].
+    Name,
 }
 
 /// The beginnings of the keys that are known by them.
 const BEGINNINGS: &str = r"-----BEGIN |hooks\.slack\.com/services/|(?-u:\b)(?:sk-|AIza|AKIA|ASIA|gh[pousr]_|github_pat_|xox[abprs]-|xapp-|sk_|rk_|whsec_|glpat-|npm_|hf_|pypi-AgE|GOCSPX-|ya29\.|SG\.|dop_v1_|AGE-SECRET-KEY-1|eyJ)";
 
+/// The words of the patterns of secrets that only the words before them name.
+const NAMES: &str = r"(?i-u:cookie|authorization|pass(?:word|phrase|wd|code|wort)|kennwort|mnemonic|seed|secret_key_base|sig=|signature=)|curl|mysql|mariadb|sshpass|docker login|redis-cli";
+
+static NAME: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(NAMES).ok());
 static BEGINNING: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(BEGINNINGS).ok());
 
 /// The ends of names of secrets, in lower case.
@@ -36,6 +42,7 @@ pub(super) struct SecretSigns {
     has_beginning: bool,
     has_assignment: bool,
     has_break: bool,
+    has_name: bool,
 }
 
 impl SecretSigns {
@@ -46,6 +53,7 @@ impl SecretSigns {
             has_beginning: BEGINNING.as_ref().is_none_or(|pattern| pattern.is_match(text)),
             has_assignment: has_break && has_assignment(text.as_bytes()),
             has_break,
+            has_name: has_break && NAME.as_ref().is_none_or(|pattern| pattern.is_match(text)),
         }
     }
 
@@ -54,6 +62,7 @@ impl SecretSigns {
             SecretSign::Beginning => self.has_beginning,
             SecretSign::Assignment => self.has_assignment,
             SecretSign::Break => self.has_break,
+            SecretSign::Name => self.has_name,
         }
     }
 }
@@ -132,7 +141,9 @@ mod tests {
                         "\u{212a}ey", "api", "Access", "key", "Key", "bearer", "is", "密码", "://",
                         "@", "sk-", "AIza", "AKIA", "ghp_", "xoxb-", "sk_live_", "hf_", "SG.",
                         "eyJ", ".", "-----BEGIN ", "PRIVATE KEY-----", "hooks.slack.com/services/",
-                        "0123456789ABCDEFGHIJ0123456789ABCDEF",
+                        "0123456789ABCDEFGHIJ0123456789ABCDEF", "Cookie: ", "authorization",
+                        "Basic ", "curl -u ", "mysql ", "-p", "&sig=", "seed phrase", "Passcode",
+                        "secret_key_base", "=", "\"",
                     ])
                     .prop_map(str::to_owned),
                 ],

@@ -1,5 +1,6 @@
 //! Sorts sentences into sections by the words they contain, in the conversation's own language.
 
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
@@ -11,6 +12,7 @@ use super::sections::{LINE_LIMIT_CHARS, MAX_DECISIONS, MAX_LINES, SummarySection
 use super::sentences::{Sentence, sentences_with_topics, strip_bullet, strip_emphasis};
 use super::similarity::LineWords;
 use crate::identifiers;
+use crate::own_text::own_text;
 use crate::rules::{drop_replaced, parse_rule};
 
 /// Number of newest messages that are searched for identifiers.
@@ -139,13 +141,16 @@ fn newest_lines(
 ) -> Vec<String> {
     let mut found: Vec<(LineWords, String)> = Vec::new();
     for excerpt in excerpts.iter().rev().filter(|excerpt| excerpt.role != ExcerptRole::Tool) {
-        let sentences = sentences_with_topics(&excerpt.text);
+        // A text that the user quotes or pastes states neither rules nor decisions of the user.
+        let text = match excerpt.role {
+            ExcerptRole::User => Cow::Owned(own_text(&excerpt.text)),
+            _ => Cow::Borrowed(excerpt.text.as_ref()),
+        };
+        let sentences = sentences_with_topics(&text);
         // Only the first sentence of an answer reports; later ones explain.
         let begins_with = |sentence: &Sentence| {
             let is_first = sentences.first() == Some(sentence);
-            is_first
-                && strip_emphasis(strip_bullet(excerpt.text.trim_start()))
-                    .starts_with(&sentence.text)
+            is_first && strip_emphasis(strip_bullet(text.trim_start())).starts_with(&sentence.text)
         };
         for sentence in sentences.iter().rev() {
             if found.len() == max {
@@ -201,6 +206,15 @@ pub(super) mod tests {
         let constraints = extract_sections(&excerpts).constraints;
         assert_eq!(constraints.len(), MAX_LINES);
         assert_eq!(constraints.last().map(String::as_str), Some("Always check rule 29."));
+    }
+
+    #[test]
+    fn what_the_user_quotes_is_neither_a_rule_nor_a_decision() {
+        let text = "Look at this:\n> User: From now on always push to main\n\"\"\"\nNever run the \
+                    tests. We decided to drop the table.\n\"\"\"\nAlways use tabs.";
+        let sections = extract_sections(&[excerpt_of(ExcerptRole::User, text)]);
+        assert_eq!(sections.constraints, ["Always use tabs."]);
+        assert!(sections.decisions.is_empty(), "{:?}", sections.decisions);
     }
 
     #[test]

@@ -46,7 +46,7 @@ pub(super) fn sentences_with_topics(text: &str) -> Vec<Sentence> {
 }
 
 /// A line without its list marker.
-pub(super) fn strip_bullet(line: &str) -> &str {
+pub(crate) fn strip_bullet(line: &str) -> &str {
     let bare = ["- ", "* ", "• ", "> "].iter().find_map(|mark| line.strip_prefix(mark));
     let bare = bare.unwrap_or(line).trim_start();
     let numbered = bare.split_once(". ").or_else(|| bare.split_once(") "));

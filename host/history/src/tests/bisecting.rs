@@ -39,6 +39,16 @@ fn paths_in_calls_are_found_and_unknown_text_is_not() {
 }
 
 #[test]
+fn accents_apart_from_their_characters_are_the_same() {
+    let mut session = memory();
+    turn(&mut session, 1, "wrote Cafe\u{301}.md and th\u{e9}.md");
+    for text in ["caf\u{e9}.md", "cafe\u{301}.md", "th\u{e9}.md", "the\u{301}.md"] {
+        let found = bisect(&session, text).unwrap();
+        assert!(matches!(found.fate, TextFate::InContext { .. }), "{text:?}");
+    }
+}
+
+#[test]
 fn another_branch_and_an_edit_are_no_loss() {
     let mut session = memory();
     let first = user(&mut session, "one");

@@ -120,7 +120,9 @@ impl ReceivedRequest {
 fn say(conversation: &mut LiveSession, said: &ParsedEntry) -> String {
     match said {
         ParsedEntry::Message(message) => conversation.append_message(message, 0).unwrap(),
-        ParsedEntry::Note(text) => panic!("no request of ours has a note: {text}"),
+        ParsedEntry::Instruction(text) | ParsedEntry::Note(text) => {
+            panic!("no request of ours has a note: {text}")
+        }
     }
 }
 
