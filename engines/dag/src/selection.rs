@@ -7,6 +7,7 @@ use ctxhost_engine_kit::retrieval::{
     NoteShares, PromptRanking, RankedSlice, RequestLayout, SliceFinder,
 };
 use ctxhost_engine_kit::settings::share_of;
+use ctxhost_engine_kit::text::fingerprint::TextFingerprint;
 
 use crate::STYLE;
 use crate::node::NodeId;
@@ -184,8 +185,17 @@ impl DagSession {
         }
         let range = self.range_before(layout.cut, hidden, settings);
         let mut outline = self.outline(&range, &ranking.groups, room_tokens, settings);
-        for rule in self.rules.replaced_texts() {
-            outline.text = outline.text.replace(rule, REPLACED);
+        let mut replaced = self.rules.replaced_texts().peekable();
+        if replaced.peek().is_none() {
+            return outline;
+        }
+        // A long session has thousands of them, and an outline shows few.
+        let mut fingerprint = TextFingerprint::new(&outline.text);
+        for rule in replaced {
+            if fingerprint.may_contain(rule) && outline.text.contains(rule) {
+                outline.text = outline.text.replace(rule, REPLACED);
+                fingerprint = TextFingerprint::new(&outline.text);
+            }
         }
         outline
     }

@@ -1,6 +1,7 @@
 //! Cuts text to a size in weighted characters, never inside a character.
 
 mod blocks;
+pub mod fingerprint;
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
