@@ -11,6 +11,7 @@ use ctxhost_engine_kit::settings::share_of;
 use crate::STYLE;
 use crate::node::NodeId;
 use crate::outline::HistoryOutline;
+use crate::replaced::hide_replaced;
 use crate::session::DagSession;
 use crate::settings::Settings;
 
@@ -18,8 +19,6 @@ use crate::settings::Settings;
 const EXCERPT_SHARE: f64 = 0.12;
 /// Share of the budget for the user's rules that are not in view: about fifteen at 8,000 tokens.
 const RULE_SHARE: f64 = 0.04;
-/// Stands for a rule in a node that a later rule replaced.
-const REPLACED: &str = "[replaced]";
 /// Rounds of making a layout smaller. Own texts are estimated before they are rendered.
 const ROUNDS: u32 = 4;
 
@@ -184,9 +183,8 @@ impl DagSession {
         }
         let range = self.range_before(layout.cut, hidden, settings);
         let mut outline = self.outline(&range, &ranking.groups, room_tokens, settings);
-        for rule in self.rules.replaced_texts() {
-            outline.text = outline.text.replace(rule, REPLACED);
-        }
+        let rules: Vec<&str> = self.rules.replaced_texts().collect();
+        outline.text = hide_replaced(&outline.text, &rules, &self.rules.withdrawn_texts());
         outline
     }
 
@@ -205,7 +203,10 @@ impl DagSession {
         room_tokens: u64,
     ) -> String {
         let known = self.index.names.name_numbers(text).into_iter();
-        let known = known.chain(self.rules.withdrawn_names());
+        // Rules of folded entries were read before the names of the live ones.
+        let withdrawn = self.rules.withdrawn_texts().join(" ");
+        let withdrawn = self.index.names.name_numbers(&withdrawn);
+        let known = known.chain(withdrawn).chain(self.rules.withdrawn_names());
         self.index.render_names(transcript, layout, known, &[], room_tokens)
     }
 

@@ -7,6 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use super::{RuleSubject, find_rules, parse_rule};
+use crate::identifiers::for_each_identifier;
 use crate::name_ledger::NameLedger;
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 
@@ -91,6 +92,21 @@ impl UserRules {
     /// The names that only replaced rules have.
     pub fn withdrawn_names(&self) -> impl Iterator<Item = u32> {
         self.withdrawn_names.iter().copied()
+    }
+
+    /// The names that only replaced rules have, also those that no entry has.
+    pub fn withdrawn_texts(&self) -> Vec<String> {
+        let mut withdrawn: Vec<String> = Vec::new();
+        for rule in self.replaced_texts() {
+            for_each_identifier(rule, |name| withdrawn.push(name.text.to_owned()));
+        }
+        withdrawn.sort_unstable();
+        withdrawn.dedup();
+        let is_valid = |name: &String| {
+            self.rules.iter().any(|rule| rule.is_valid() && rule.text.contains(name.as_str()))
+        };
+        withdrawn.retain(|name| !is_valid(name));
+        withdrawn
     }
 
     /// Number of replaced rules; if it grows, a layout may be outdated.
