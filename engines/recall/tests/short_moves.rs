@@ -92,7 +92,7 @@ fn a_rule_that_leaves_the_newest_entries_is_still_shown() {
     let engine = create(&host);
     talk.user("Read every part of the parser.");
     for step in 0..160 {
-        if matches!(step % 20, 10 | 11 | 12) {
+        if matches!(step % 20, 10..=12) {
             talk.assistant("Go on?");
             let more = "and then read on, as before, with all parts in their order, ".repeat(18);
             talk.user(&format!("Never touch the folder zone{step}. Thanks; {more}please."));
@@ -104,7 +104,7 @@ fn a_rule_that_leaves_the_newest_entries_is_still_shown() {
             .into_iter()
             .map(|item| item.text().into_owned())
             .collect();
-        for stated in (0..=step).filter(|step| matches!(step % 20, 10 | 11 | 12)) {
+        for stated in (0..=step).filter(|step| matches!(step % 20, 10..=12)) {
             let rule = format!("Never touch the folder zone{stated}.");
             assert!(text.contains(&rule), "{rule} at step {step}");
         }
