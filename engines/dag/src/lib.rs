@@ -16,6 +16,7 @@ mod condense;
 mod leaf;
 mod node;
 mod outline;
+mod replaced;
 mod selection;
 mod session;
 mod settings;

@@ -101,6 +101,12 @@ impl DagNode {
         self.text = parts.join(" | ");
     }
 
+    /// The user's messages with a rule.
+    pub(crate) fn rules(&self) -> impl Iterator<Item = &str> {
+        let lines = self.lines.iter().filter(|line| line.kind == LineKind::Rule);
+        lines.map(|line| line.text.strip_prefix("user: ").unwrap_or(&line.text))
+    }
+
     /// The line that stands for the node: `[d0-3, 8 entries] …`.
     pub(crate) fn line(&self, id: &str) -> String {
         let noun = if self.entries == 1 { "entry" } else { "entries" };

@@ -7,11 +7,11 @@ use ctxhost_engine_kit::retrieval::{
     NoteShares, PromptRanking, RankedSlice, RequestLayout, SliceFinder,
 };
 use ctxhost_engine_kit::settings::share_of;
-use ctxhost_engine_kit::text::fingerprint::TextFingerprint;
 
 use crate::STYLE;
 use crate::node::NodeId;
 use crate::outline::HistoryOutline;
+use crate::replaced::hide_replaced;
 use crate::session::DagSession;
 use crate::settings::Settings;
 
@@ -19,8 +19,6 @@ use crate::settings::Settings;
 const EXCERPT_SHARE: f64 = 0.12;
 /// Share of the budget for the user's rules that are not in view: about fifteen at 8,000 tokens.
 const RULE_SHARE: f64 = 0.04;
-/// Stands for a rule in a node that a later rule replaced.
-const REPLACED: &str = "[replaced]";
 /// Rounds of making a layout smaller. Own texts are estimated before they are rendered.
 const ROUNDS: u32 = 4;
 
@@ -185,18 +183,8 @@ impl DagSession {
         }
         let range = self.range_before(layout.cut, hidden, settings);
         let mut outline = self.outline(&range, &ranking.groups, room_tokens, settings);
-        let mut replaced = self.rules.replaced_texts().peekable();
-        if replaced.peek().is_none() {
-            return outline;
-        }
-        // A long session has thousands of them, and an outline shows few.
-        let mut fingerprint = TextFingerprint::new(&outline.text);
-        for rule in replaced {
-            if fingerprint.may_contain(rule) && outline.text.contains(rule) {
-                outline.text = outline.text.replace(rule, REPLACED);
-                fingerprint = TextFingerprint::new(&outline.text);
-            }
-        }
+        let rules: Vec<&str> = self.rules.replaced_texts().collect();
+        outline.text = hide_replaced(&outline.text, &rules, self.rules.withdrawn_texts());
         outline
     }
 
@@ -215,7 +203,10 @@ impl DagSession {
         room_tokens: u64,
     ) -> String {
         let known = self.index.names.name_numbers(text).into_iter();
-        let known = known.chain(self.rules.withdrawn_names());
+        // Rules of folded entries were read before the names of the live ones.
+        let withdrawn = self.rules.withdrawn_texts().join(" ");
+        let withdrawn = self.index.names.name_numbers(&withdrawn);
+        let known = known.chain(withdrawn).chain(self.rules.withdrawn_names());
         self.index.render_names(transcript, layout, known, &[], room_tokens)
     }
 

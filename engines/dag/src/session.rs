@@ -21,6 +21,9 @@ use crate::node::{DagNode, NodeId};
 use crate::settings::Settings;
 use crate::tree::NodeTree;
 
+/// Position of the rules of folded entries: before all live ones.
+const FOLDED_SEQ: u64 = 0;
+
 /// Engine state of one session.
 #[derive(Debug, Default)]
 pub(crate) struct DagSession {
@@ -136,6 +139,10 @@ impl DagSession {
             let Some(leaf) = known.get(NodeId::leaf(index)) else { break };
             leaf_of.extend(leaf.sources.iter().map(|id| (id.clone(), index as u32)));
             self.index.add_text(&leaf.text, index as u32);
+            // A folded rule may be replaced by a live one, and its leaf still holds it.
+            for rule in leaf.rules() {
+                self.rules.read_message(FOLDED_SEQ, rule, &self.index.names);
+            }
             self.tree.push_leaf(leaf.clone(), &known, settings);
         }
         self.known = known;

@@ -118,9 +118,10 @@ impl RequestList {
         }
     }
 
-    /// Whether an entry is a request.
-    pub fn contains(&self, seq: u64) -> bool {
-        self.requests.binary_search_by_key(&seq, |request| request.seq).is_ok()
+    /// The request at a position.
+    pub fn get(&self, seq: u64) -> Option<&SizedRequest> {
+        let at = self.requests.binary_search_by_key(&seq, |request| request.seq).ok()?;
+        self.requests.get(at)
     }
 
     /// The newest request before `end`.

@@ -40,6 +40,7 @@ impl RecallSession {
             short_moves: last.short_moves + 1,
             ..RequestLayout::default()
         };
+        self.index.take_requests_with_files(&mut layout);
         self.place_tail(transcript, (split.tail_tokens, budget_tokens), settings, &mut layout);
         self.place_requests(transcript, &split, &mut layout);
         // The head lists the rules from before the last cut.

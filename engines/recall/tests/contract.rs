@@ -101,6 +101,19 @@ fn short_requests_stay_before_names_of_outputs() {
 }
 
 #[test]
+fn a_request_with_an_image_takes_no_room_of_others() {
+    let engine = create();
+    for turns in 1..40 {
+        let talk = agent_talk(turns);
+        let plan = assemble(&engine, &talk, 8_000, "");
+        let text = seen(&plan, &talk);
+        let missing: Vec<u64> =
+            (0..turns).filter(|turn| !text.contains(&format!("FACT-{turn}:"))).collect();
+        assert!(missing.is_empty(), "{missing:?} of {turns} turns");
+    }
+}
+
+#[test]
 fn what_fits_stays_as_it_is() {
     let talk = long_talk();
     let plan = assemble(&create(), &talk, 1_000_000, "anything");

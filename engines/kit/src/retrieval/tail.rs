@@ -67,11 +67,21 @@ impl HistoryIndex {
 
     /// Size of the requests that a layout keeps and may leave out, in tokens.
     pub fn request_tokens(&self, transcript: &Transcript, layout: &RequestLayout) -> u64 {
-        let kept = layout
-            .kept
-            .iter()
-            .filter(|(seq, _)| self.requests.contains(**seq) && !self.must_stay.contains(seq));
+        let kept = layout.kept.iter().filter(|(seq, _)| {
+            // The newest one stays in any case, with its images.
+            let stays = self.newest_user == Some(**seq) || self.must_stay.contains(seq);
+            self.requests.get(**seq).is_some() && !stays
+        });
         kept.map(|(seq, text)| layout_tokens(transcript, *seq, text.as_deref())).sum()
+    }
+
+    /// Takes earlier requests with images and files from a layout, so that a share is for all of them again.
+    pub fn take_requests_with_files(&self, layout: &mut RequestLayout) {
+        layout.kept.retain(|seq, text| {
+            let request = self.requests.get(*seq).filter(|_| text.is_none());
+            let has_files = request.is_some_and(|request| request.text_tokens < request.tokens);
+            !has_files || self.must_stay.contains(seq)
+        });
     }
 
     /// Places the user's requests before the newest entries, and returns their size. Those with a replaced rule are

@@ -5,8 +5,10 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
+use std::sync::OnceLock;
 
 use super::{RuleSubject, find_rules, parse_rule};
+use crate::identifiers::for_each_identifier;
 use crate::name_ledger::NameLedger;
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 
@@ -24,6 +26,8 @@ pub struct UserRules {
     valid_names: HashMap<u32, u32>,
     /// Names that only replaced rules have.
     withdrawn_names: HashSet<u32>,
+    /// The names in the texts of replaced rules alone; computed when they are read first.
+    withdrawn_texts: OnceLock<Vec<String>>,
 }
 
 /// One rule.
@@ -67,6 +71,7 @@ impl UserRules {
 
     /// Adds a rule.
     fn add(&mut self, seq: u64, line: String, names: &NameLedger) {
+        self.withdrawn_texts = OnceLock::new();
         let subject = RuleSubject::new(&line);
         let from = self.rules.len().saturating_sub(COMPARED_RULES);
         let compared = self.rules.iter().enumerate().skip(from).filter(|(_, rule)| rule.is_valid());
@@ -91,6 +96,25 @@ impl UserRules {
     /// The names that only replaced rules have.
     pub fn withdrawn_names(&self) -> impl Iterator<Item = u32> {
         self.withdrawn_names.iter().copied()
+    }
+
+    /// The names that only replaced rules have, also those that no entry has.
+    pub fn withdrawn_texts(&self) -> &[String] {
+        self.withdrawn_texts.get_or_init(|| self.read_withdrawn_texts())
+    }
+
+    fn read_withdrawn_texts(&self) -> Vec<String> {
+        let mut withdrawn: Vec<String> = Vec::new();
+        for rule in self.replaced_texts() {
+            for_each_identifier(rule, |name| withdrawn.push(name.text.to_owned()));
+        }
+        withdrawn.sort_unstable();
+        withdrawn.dedup();
+        let is_valid = |name: &String| {
+            self.rules.iter().any(|rule| rule.is_valid() && rule.text.contains(name.as_str()))
+        };
+        withdrawn.retain(|name| !is_valid(name));
+        withdrawn
     }
 
     /// Number of replaced rules; if it grows, a layout may be outdated.
