@@ -33,7 +33,8 @@ fn meaning(text: &str) -> Vec<f32> {
 fn long_talk() -> TranscriptBuilder {
     let mut talk = TranscriptBuilder::new();
     talk.user("Help me plan the year.").assistant("Gladly.");
-    talk.user("My sister Irene keeps a saffron farm near Teruel.").assistant("Lovely.");
+    talk.user("What do you know of my family?")
+        .assistant("Your sister Irene keeps a saffron farm near Teruel.");
     for number in 0..200 {
         talk.user(&format!("What about week {number}?"));
         talk.assistant(

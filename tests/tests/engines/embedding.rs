@@ -76,7 +76,8 @@ fn secret() -> String {
 fn long_talk() -> Transcript {
     let mut talk = TranscriptBuilder::new();
     talk.user("Help me plan the year.").assistant("Gladly.");
-    talk.user("My sister Irene keeps a saffron farm near Teruel.").assistant("Lovely.");
+    talk.user("What do you know of my family?")
+        .assistant("Your sister Irene keeps a saffron farm near Teruel.");
     talk.user(&format!("The key of the booking is {}.", secret())).assistant("Noted.");
     for number in 0..120 {
         talk.user(&format!("What about week {number}?"));
