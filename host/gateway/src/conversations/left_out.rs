@@ -20,6 +20,10 @@ use super::traits::ItemAuthor;
 use ctxhost_dialects::inbound::EntryLocation;
 use ctxhost_session::{Record, RecordBody, RecordKind, Session, parse_context_edit};
 
+/// Places at which the rest of a request may begin. In a conversation of equal messages there are as many as messages, and
+/// each costs a walk over the rest.
+const MAX_STARTS: usize = 64;
+
 /// What a request lacks of the known items.
 #[derive(Debug, Default)]
 struct LeftOut {
@@ -55,9 +59,14 @@ impl KnownItems {
         if front > FRONT_ITEMS || front >= request.len() {
             return None;
         }
+        let mut starts = 0;
         for (number, (items, _)) in self.groups.iter().enumerate().skip(first + 1) {
             if !self.may_be_item(request, items.start, front) {
                 continue;
+            }
+            starts += 1;
+            if starts > MAX_STARTS {
+                break;
             }
             let Some(mut left_out) = self.left_out(request, number, front) else { continue };
             left_out.removed.insert(0, front..items.start);
@@ -250,7 +259,8 @@ impl KnownItems {
 
     /// Removes items, and groups that have none left. Returns the first item of each group that has fewer now.
     fn remove_items(&mut self, removed: &[Range<usize>]) -> Vec<usize> {
-        let is_removed = |at: usize| removed.iter().any(|items| items.contains(&at));
+        let marks = removal_marks(removed, self.items.len());
+        let is_removed = |at: usize| marks.get(at).copied().unwrap_or(false);
         let (mut from, mut shrunk) = (0, Vec::new());
         let mut left = Vec::with_capacity(self.groups.len());
         for (items, entries) in self.groups.drain(..) {
@@ -289,7 +299,8 @@ impl KnownItems {
         if removed.is_empty() {
             return Vec::new();
         }
-        let is_removed = |at: usize| removed.iter().any(|items| items.contains(&at));
+        let marks = removal_marks(removed, self.items.len());
+        let is_removed = |at: usize| marks.get(at).copied().unwrap_or(false);
         let mut ids = std::mem::take(&mut self.entries).into_iter();
         let (mut kept, mut gone) = (Vec::new(), Vec::new());
         for (items, count) in &self.groups {
@@ -335,6 +346,17 @@ impl KnownItems {
         unknown.retain(|id| !hidden.contains(*id));
         unknown.into_iter().map(|id| RecordBody::context_edit(id, None)).collect()
     }
+}
+
+/// Whether each of so many items is in the ranges.
+fn removal_marks(removed: &[Range<usize>], items: usize) -> Vec<bool> {
+    let mut marks = vec![false; items];
+    for range in removed {
+        if let Some(part) = marks.get_mut(range.clone()) {
+            part.fill(true);
+        }
+    }
+    marks
 }
 
 /// The entry that a record hides.
