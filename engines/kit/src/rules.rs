@@ -12,6 +12,7 @@ use regex::Regex;
 
 use crate::own_text::own_parts;
 use crate::summary::sentences::strip_bullet;
+use crate::text::abbreviations::ends_with_abbreviation;
 
 pub use subject::{RuleSubject, drop_replaced};
 pub use user_rules::UserRules;
@@ -101,6 +102,9 @@ fn sentences(text: &str) -> impl Iterator<Item = &str> {
         {
             let end = at + mark.len();
             let behind = line.get(end..).unwrap_or_default();
+            if mark == "." && ends_with_abbreviation(line.get(start..end).unwrap_or_default()) {
+                continue;
+            }
             if !mark.is_ascii() || behind.is_empty() || behind.starts_with(char::is_whitespace) {
                 found.push(line.get(start..end).unwrap_or_default());
                 start = end;
@@ -141,6 +145,13 @@ mod tests {
             assert_eq!(rules(rule), [rule]);
             assert_eq!(rules(correction), [correction]);
             assert!(is_change(correction), "{correction}");
+        }
+    }
+
+    #[test]
+    fn an_abbreviation_does_not_end_a_rule() {
+        for rule in ["Call me Dr. Brandt from now on.", "Always use tools, e.g. J. Doe's, first."] {
+            assert_eq!(rules(rule), [rule]);
         }
     }
 

@@ -1,5 +1,6 @@
 //! Cuts text to a size in weighted characters, never inside a character.
 
+pub(crate) mod abbreviations;
 mod blocks;
 pub mod fingerprint;
 

@@ -8,7 +8,7 @@ use crate::hash::fnv1a;
 /// Words of a request that are compared; the beginning of a pasted text says what it is.
 const COMPARED_WORDS: usize = 40;
 /// Requests with one wording that count as said once: the newest ones.
-const NEWEST: u32 = 3;
+const NEWEST: usize = 3;
 /// Share of the words of a request that its repetitions have, at least.
 // One in five: the name of a page or a component.
 const COMMON_SHARE: f64 = 0.8;
@@ -17,22 +17,19 @@ const COMMON_SHARE: f64 = 0.8;
 #[derive(Debug, Default)]
 pub(crate) struct WordingCounts {
     /// The words of each request.
-    requests: Vec<Box<[u64]>>,
-    /// Positions of the requests with a word, oldest first, at most the newest few.
-    newest: HashMap<u64, Vec<u32>>,
+    requests: Vec<Box<[u32]>>,
+    /// Numbers of the newest requests with a word, from 1, the oldest first; 0 where there are fewer.
+    newest: HashMap<u32, [u32; NEWEST]>,
 }
 
 impl WordingCounts {
     /// Adds the next request.
     pub(crate) fn add(&mut self, text: &str) {
-        let at = u32::try_from(self.requests.len()).unwrap_or(u32::MAX);
         let words = words(text);
+        let number = u32::try_from(self.requests.len() + 1).unwrap_or(u32::MAX);
         for word in &words {
-            let newest = self.newest.entry(*word).or_default();
-            newest.push(at);
-            if newest.len() > NEWEST as usize {
-                newest.remove(0);
-            }
+            let [_, second, third] = self.newest.get(word).copied().unwrap_or_default();
+            self.newest.insert(*word, [second, third, number]);
         }
         self.requests.push(words);
     }
@@ -42,11 +39,9 @@ impl WordingCounts {
         let Some(words) = self.requests.get(at).filter(|words| !words.is_empty()) else {
             return false;
         };
-        let is_common = |word: &&u64| {
-            self.newest.get(*word).and_then(|newest| newest.first()).is_some_and(|oldest| {
-                // The newest few requests with the word are all newer than this one.
-                *oldest as usize > at
-            })
+        // The newest few requests with the word are all newer than this one.
+        let is_common = |word: &&u32| {
+            self.newest.get(*word).is_some_and(|[oldest, ..]| *oldest as usize > at + 1)
         };
         let common = words.iter().filter(is_common).count();
         common as f64 >= COMMON_SHARE * words.len() as f64
@@ -55,7 +50,7 @@ impl WordingCounts {
     /// Memory use in bytes.
     pub(crate) fn size_bytes(&self) -> usize {
         let words: usize = self.requests.iter().map(|words| words.len()).sum();
-        (words + self.newest.len() * (1 + NEWEST as usize)) * size_of::<u64>()
+        (words + self.newest.len() * (1 + NEWEST)) * size_of::<u32>()
     }
 }
 
@@ -67,12 +62,13 @@ pub(crate) fn find_repeated<'a>(oldest_first: impl Iterator<Item = &'a str>) -> 
 }
 
 /// The different words of a text, without those that contain digits: numbers distinguish repetitions.
-fn words(text: &str) -> Box<[u64]> {
+fn words(text: &str) -> Box<[u32]> {
     let words = text
         .split(|c: char| !c.is_alphanumeric() && c != '_')
         .filter(|word| !word.is_empty() && !word.contains(|c: char| c.is_ascii_digit()));
-    let mut words: Vec<u64> =
-        words.take(COMPARED_WORDS).map(|word| fnv1a(&word.to_lowercase())).collect();
+    // Half of the hash: two words that share it only make two requests look more alike.
+    let hash = |word: &str| (fnv1a(&word.to_lowercase()) >> u32::BITS) as u32;
+    let mut words: Vec<u32> = words.take(COMPARED_WORDS).map(hash).collect();
     words.sort_unstable();
     words.dedup();
     words.into()

@@ -3,14 +3,13 @@
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 
 use super::envelope::is_markup;
+use crate::text::abbreviations::ends_with_abbreviation;
 use crate::text::one_line;
 
 /// Minimum length of a sentence, in weighted characters.
 const MIN_SENTENCE_CHARS: u64 = 8;
 /// A line of at least this length was wrapped, and the next line continues it.
 const WRAPPED_CHARS: usize = 56;
-/// Abbreviations that do not end a sentence.
-const ABBREVIATIONS: [&str; 8] = ["e.g.", "i.e.", "etc.", "vs.", "cf.", "approx.", "Dr.", "No."];
 
 /// A sentence and the heading or announcement of the list it belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,7 +107,7 @@ fn split(line: &str) -> Vec<String> {
         let ends_wide = matches!(character, '。' | '！' | '？' | '；');
         let ends_narrow = matches!(character, '.' | '!' | '?')
             && characters.peek().is_none_or(|next| next.is_whitespace())
-            && !ABBREVIATIONS.iter().any(|short| sentence.ends_with(short));
+            && !(character == '.' && ends_with_abbreviation(&sentence));
         if (ends_wide || ends_narrow) && !is_quoted {
             push(&mut sentence, &mut found);
         }
