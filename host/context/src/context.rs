@@ -52,6 +52,7 @@ impl Context {
         accounting.restore(&session);
         let mut session = LiveSession::new(session);
         session.register(&settings.sessions);
+        session.restore_cache_use(settings.clock.now_ms());
         Context {
             limits: CompactionLimits::new(&settings.invariants),
             accounting,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ctxhost_engine_api::transcript::log::TranscriptLog;
 use ctxhost_engine_api::{SessionRef, Transcript};
 
-use crate::session_directory::{SessionDirectory, SessionRegistration};
+use crate::session_directory::{CACHE_TTL_MS, SessionDirectory, SessionRegistration};
 use ctxhost_blobs::ImageStore;
 use ctxhost_dialects::ChatMessage;
 use ctxhost_history::{self as history, HistoryError, UndoReport};
@@ -80,6 +80,17 @@ impl LiveSession {
     pub(crate) fn record_cache_use(&self, now_ms: i64) {
         if let Some(handle) = &self.registration {
             handle.history.record_cache_use(now_ms);
+        }
+    }
+
+    /// Takes the newest record for the last request, unless its cache has expired: after a restart the provider may still have
+    /// the prefix, and an engine must not cut what is in it.
+    pub(crate) fn restore_cache_use(&self, now_ms: i64) {
+        let newest_ms = self.session.leaf().map(Record::timestamp_ms);
+        let is_cached =
+            |newest_ms: &i64| (now_ms.saturating_sub(CACHE_TTL_MS)..=now_ms).contains(newest_ms);
+        if let Some(newest_ms) = newest_ms.filter(is_cached) {
+            self.record_cache_use(newest_ms);
         }
     }
 
@@ -325,5 +336,36 @@ impl LiveSession {
         if let Some(handle) = &self.registration {
             handle.history.replace_with(&self.session);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ctxhost_blobs::BlobDirs;
+    use ctxhost_engine::SessionQueries as _;
+    use ctxhost_session::SessionHeader;
+
+    use super::*;
+
+    #[test]
+    fn a_restart_knows_a_cache_that_has_not_expired() {
+        const SAID_MS: i64 = 1_000_000;
+        let last_touch_ms = |now_ms: i64| {
+            let mut session = Session::in_memory(SessionHeader::new(Some("s"), "/", 0));
+            let said = RecordBody::message(r#"{"role":"user","content":"hi"}"#).unwrap();
+            session.append_at(said, SAID_MS).unwrap();
+            let mut live = LiveSession::new(session);
+            live.register(&Arc::new(SessionDirectory::new(BlobDirs::default())));
+            live.restore_cache_use(now_ms);
+            let handle = live.registration.as_ref().unwrap();
+            handle.history.prompt_cache(live.reference()).last_touch_ms
+        };
+        assert_eq!(last_touch_ms(SAID_MS + CACHE_TTL_MS), Some(SAID_MS));
+        assert_eq!(last_touch_ms(SAID_MS + CACHE_TTL_MS + 1), None);
+        assert_eq!(
+            last_touch_ms(SAID_MS - 1),
+            None,
+            "a time that has not come is no use of the cache"
+        );
     }
 }

@@ -19,7 +19,7 @@ const MAX_PAGE_ENTRIES: usize = 1_000;
 
 /// How long a provider caches a prefix after its last use, in milliseconds: five minutes, Anthropic's default and the
 /// shortest in common use.
-const CACHE_TTL_MS: i64 = 300_000;
+pub(crate) const CACHE_TTL_MS: i64 = 300_000;
 
 /// The queryable history of one session.
 #[derive(Default)]

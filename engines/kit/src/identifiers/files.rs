@@ -122,7 +122,7 @@ pub(super) fn is_ending(ending: &str) -> bool {
     is_work_ending(ending).is_some()
 }
 
-/// Whether an agent works on files with an extension; `None` for what is no extension.
+/// Whether an agent works on files with an extension; `None` for any other text.
 fn is_work_ending(ending: &str) -> Option<bool> {
     if ending.len() > LONGEST_ENDING_BYTES {
         return None;

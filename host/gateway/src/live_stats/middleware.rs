@@ -108,7 +108,7 @@ impl RequestMeasurement {
         let status = response.status();
         let report = response.extensions().get::<ShapingReport>();
         self.metrics.response_started(self.dialect, status.as_u16(), self.began.elapsed());
-        // A wrong token is no request of any conversation.
+        // A request with a wrong token belongs to no conversation.
         if status != StatusCode::UNAUTHORIZED || report.is_some() {
             self.metrics.count_request();
         }

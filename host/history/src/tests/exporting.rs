@@ -80,7 +80,7 @@ fn a_redacted_export_holds_no_secret_and_is_still_a_session() {
         assert!(!text.contains(private), "{private} is in\n{text}");
     }
     let replaced = RedactionCounts { secrets: 5, addresses: 1, names: 2, images: 2 };
-    assert_eq!(counts.replaced, Some(replaced), "the picture stands in the compaction once more");
+    assert_eq!(counts.replaced, Some(replaced), "the compaction holds the picture again");
     assert_eq!(text.matches("[secret 1]").count(), 6, "the same secret has one number\n{text}");
     assert!(text.contains("ui/home/page"), "nobody's home\n{text}");
     assert!(text.contains("postgres://me:[secret"), "{text}");
