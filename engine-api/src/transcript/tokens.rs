@@ -14,6 +14,10 @@ pub const IMAGE_TOKENS: u64 = 2_000;
 /// The part of a file in base64 that is estimated like one image: about a page of a document.
 const FILE_PART_CHARS: u64 = 64 * 1024;
 
+/// What a file counts at most. A scanned page may have a megabyte, so the size says little about the number of pages; a provider that
+/// counts more refuses the request, and one that counts less must not lose the file.
+const MAX_FILE_TOKENS: u64 = 16 * IMAGE_TOKENS;
+
 /// What a block with a file contains: its media type, a data URL, or the key under which OpenAI sends files, recordings and
 /// images that it made.
 const FILE_KEYS: [&str; 7] = [
@@ -113,6 +117,16 @@ pub fn message(message: &Message<'_>) -> u64 {
     chars.div_ceil(CHARS_PER_TOKEN) + images * IMAGE_TOKENS + file_tokens
 }
 
+/// What the files and images of a message add to its [tokens](message).
+pub fn files_and_images(message: &Message<'_>) -> u64 {
+    let tokens = |block: &ContentBlock<'_>| match block {
+        ContentBlock::Image { .. } => IMAGE_TOKENS,
+        ContentBlock::Other(json) => files_in(json).1,
+        _ => 0,
+    };
+    message.blocks.iter().map(tokens).sum()
+}
+
 /// Whether the JSON of a block is an image, by its type or as a file of Gemini.
 fn is_image(json: &str) -> bool {
     // The check costs little, and parsing is for the few blocks that pass it.
@@ -148,7 +162,8 @@ fn files_in(json: &str) -> (u64, u64) {
     let is_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/=".contains(byte);
     let runs = json.as_bytes().split(|byte| !is_base64(byte)).map(|run| run.len() as u64);
     runs.filter(|chars| *chars >= MIN_FILE_CHARS).fold((0, 0), |(all, tokens), chars| {
-        (all + chars, tokens + chars.div_ceil(FILE_PART_CHARS) * IMAGE_TOKENS)
+        let own_tokens = chars.div_ceil(FILE_PART_CHARS) * IMAGE_TOKENS;
+        (all + chars, tokens + own_tokens.min(MAX_FILE_TOKENS))
     })
 }
 

@@ -109,7 +109,7 @@ pub struct Identifier<'t> {
 }
 
 impl<'t> Identifier<'t> {
-    /// The form in which it is compared and listed: hex in upper case.
+    /// The form in which it is compared: hex in upper case. Listed is what was written: a digest in upper case is none.
     pub fn canonical(&self) -> Cow<'t, str> {
         if self.kind == IdentifierKind::Code && is_hex(self.text) {
             Cow::Owned(self.text.to_ascii_uppercase())
@@ -159,9 +159,8 @@ pub fn extract<'a>(texts: impl IntoIterator<Item = &'a str>, max: usize) -> Vec<
             let is_wanted =
                 identifier.is_distinct() && identifier.text.len() >= MIN_EXTRACTED_BYTES;
             if is_wanted && found.len() < max {
-                let name = identifier.canonical().into_owned();
-                if seen.insert(name.clone()) {
-                    found.push(name);
+                if seen.insert(identifier.canonical().into_owned()) {
+                    found.push(identifier.text.to_owned());
                 }
             }
         });

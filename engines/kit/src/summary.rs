@@ -63,7 +63,7 @@ mod tests {
 
 ## Exact identifiers
 - /srv/app/login.rs
-- DEADBEEFCAFE";
+- deadbeefcafe";
         assert_eq!(once, expected);
     }
 

@@ -168,7 +168,7 @@ pub(super) fn found_session(path: PathBuf) -> Option<FoundSession> {
 }
 
 /// The id of a session file of an agent: the end of its name, as long as it takes to be unique. The path if the name
-/// has other characters than an id.
+/// has other characters than an id, or another folder has a session of this name.
 pub(super) fn short_id(path: &Path, others: &[PathBuf]) -> String {
     let stem = stem(path);
     if !can_be_id(&stem) {
@@ -178,13 +178,14 @@ pub(super) fn short_id(path: &Path, others: &[PathBuf]) -> String {
         others.iter().any(|other| other.as_path() != path && self::stem(other).ends_with(id))
     };
     let chars: Vec<char> = stem.chars().collect();
-    for count in ID_CHARS..chars.len() {
+    for count in ID_CHARS.min(chars.len())..=chars.len() {
         let id: String = chars.get(chars.len() - count..).unwrap_or_default().iter().collect();
         if !ends_like(&id) && !id.starts_with('-') {
             return id;
         }
     }
-    stem
+    // Two folders have a session of this id.
+    path.display().to_string()
 }
 
 fn stem(path: &Path) -> String {
@@ -289,6 +290,12 @@ mod tests {
         let ids = paths.each_ref().map(|path| short_id(path, &paths));
         assert_eq!(ids, ["1-22223333", "4-22223333", "short"]);
         assert_eq!(short_id(&paths[0], &paths[..1]), "22223333");
+        let copies = ["/a/11-22223333.jsonl", "/b/11-22223333.jsonl"].map(PathBuf::from);
+        assert_eq!(
+            short_id(&copies[1], &copies),
+            "/b/11-22223333.jsonl",
+            "no command would find it"
+        );
         let odd = Path::new("/d/two words.jsonl");
         assert_eq!(short_id(odd, &paths), "/d/two words.jsonl", "no argument that is an id");
     }

@@ -44,7 +44,7 @@ pub(super) enum BenchCommand {
 #[derive(Debug, clap::Args)]
 pub(super) struct QualityArgs {
     /// Question files and recorded sessions (also demo:coding, demo:mixed).
-    #[arg(value_name = "FILE|demo:NAME", required_unless_present = "rules")]
+    #[arg(value_name = "FILE|demo:NAME", required_unless_present = "rules", value_parser = SessionSource::parser())]
     files: Vec<SessionSource>,
     /// Engines and baselines to compare; an engine may be a chain, such as mask+legacy.
     #[arg(

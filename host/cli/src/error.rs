@@ -189,7 +189,7 @@ impl From<SessionError> for CliError {
 }
 
 /// The error of a command that needs a session, if the file is a recording of another agent.
-fn recording_error(path: &Path) -> Option<CliError> {
+pub(super) fn recording_error(path: &Path) -> Option<CliError> {
     let format = import::open_file(path).ok()?.format;
     // A session of Pi can be changed, so what failed is something else.
     if format.starts_with(ImportFormat::Pi.name()) {

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 
 use super::chat::sessions_root;
-use super::error::CliError;
+use super::error::{CliError, recording_error};
 use super::output::Output;
 use super::render::format::{format_count, group_digits};
 use ctxhost_session::fsck::{FsckNote, FsckReport, SessionFault};
@@ -39,6 +39,13 @@ impl FsckArgs {
         }
         for file in &found.files {
             let session = FsckReport::check(file)?;
+            // A folder may hold both. What another agent wrote has no damage that this could tell, and is not changed.
+            if let Some(error) = recording_error(file).filter(|_| !session.is_intact()) {
+                if self.paths.contains(file) {
+                    return Err(error);
+                }
+                continue;
+            }
             report.sessions.push(if self.repair { session.repair()? } else { session });
         }
         if self.json {

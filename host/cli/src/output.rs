@@ -87,8 +87,10 @@ impl Output {
             ColorChoice::Always => true,
             ColorChoice::Never => false,
             ColorChoice::Auto => {
-                // https://no-color.org: any value of the variable disables colour.
-                std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
+                // https://no-color.org: any value of the variable disables colour. A dumb terminal shows the codes.
+                std::io::stdout().is_terminal()
+                    && std::env::var_os("NO_COLOR").is_none()
+                    && std::env::var_os("TERM").is_none_or(|terminal| terminal != "dumb")
             }
         };
         TextStyle { color, width: Some(prose_width().unwrap_or(DEFAULT_WIDTH)) }

@@ -31,7 +31,7 @@ use ctxhost_session::import::{ImportedSession, UNKNOWN_MODEL};
 #[derive(Debug, clap::Args)]
 pub(super) struct ReplayArgs {
     /// Sessions: files, ids that `ctxhost doctor` prints, or demo:NAME.
-    #[arg(required = true, value_name = "FILE|demo:NAME")]
+    #[arg(required = true, value_name = "FILE|demo:NAME", value_parser = SessionSource::parser())]
     sessions: Vec<SessionSource>,
     /// Context window to replay against, such as 32k; by default the window of the session's model,
     /// or of the demo.

@@ -197,10 +197,11 @@ fn value_and_note(config: &Config, key: &str, value: &Value) -> (String, Option<
     }
 }
 
-/// Hides an address that contains credentials.
+/// Hides an address that contains credentials, or a query, which may be one.
 fn redact_credentials(value: String) -> String {
     // URLs with credentials and PostgreSQL strings; better to hide too much.
-    let is_secret = value.contains("://") && value.contains('@') || value.contains("password=");
+    let is_secret =
+        value.contains("://") && value.contains(['@', '?']) || value.contains("password=");
     if is_secret { REDACTED.to_owned() } else { value }
 }
 
@@ -266,7 +267,9 @@ fn engine_setting(path: &[String]) -> Option<&'static Setting> {
 
 fn is_secret_name(name: &str) -> bool {
     let name = name.to_lowercase();
-    ["secret", "password", "token", "api_key", "apikey"].iter().any(|word| name.ends_with(word))
+    ["secret", "password", "token", "api_key", "apikey", "api_key_command"]
+        .iter()
+        .any(|word| name.ends_with(word))
 }
 
 /// The value at a path; null without one.

@@ -156,7 +156,8 @@ impl SettingsImport {
                 Err(reason) => self.skip(fit.key, &reason),
                 Ok(value) => {
                     let path = fill_wildcards(path, fit.names);
-                    self.add_setting(ImportedSetting { path, value, from: fit.key, rank }, *shape);
+                    let from = one_line(&fit.key);
+                    self.add_setting(ImportedSetting { path, value, from, rank }, *shape);
                 }
             },
         }
@@ -185,12 +186,18 @@ impl SettingsImport {
     }
 
     fn skip(&mut self, key: String, reason: &str) {
-        let left_out = SkippedSetting { key, reason: reason.to_owned() };
+        let left_out = SkippedSetting { key: one_line(&key), reason: reason.to_owned() };
         // A list of plugins would repeat the same reason for each of its keys.
         if !self.skipped.contains(&left_out) {
             self.skipped.push(left_out);
         }
     }
+}
+
+/// A key of the file for a comment of the new one: names of the file may have line ends, behind which anything would be a setting.
+fn one_line(key: &str) -> String {
+    let printable = |char: char| if char.is_control() { char::REPLACEMENT_CHARACTER } else { char };
+    key.chars().map(printable).collect()
 }
 
 /// A match of a table key with a leaf.

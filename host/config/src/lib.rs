@@ -185,7 +185,8 @@ impl Config {
     pub fn discover(start_dir: impl AsRef<Path>) -> Option<PathBuf> {
         // Like .git or Cargo.toml, so that a project can have its own config.
         let candidates = start_dir.as_ref().ancestors().map(|folder| folder.join(FILE_NAME));
-        candidates.into_iter().find(|path| path.is_file())
+        // Also a broken link, a folder or a pipe: reading it says what is wrong, where the defaults would be a surprise.
+        candidates.into_iter().find(|path| path.symlink_metadata().is_ok())
     }
 
     /// The name of the file, as given; empty for [`Config::default`].

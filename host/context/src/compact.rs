@@ -1,11 +1,12 @@
 //! Compactions: requested from hooks or the engine, checked against the invariants, applied if they make progress.
 
 use ctxhost_engine_api::{Action, CompactRequest, Compaction, ModelRef, Plan, Transcript, Trigger};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::context::Context;
 use crate::error::ContextError;
 use crate::hook::{self, HookDecision, PendingCompaction};
+use crate::ignored_compactions::WINDOW_KEY;
 use crate::outcome::{CompactionOutcome, CompactionVerdict, FoldedEntry};
 use crate::precompute::PrecomputeJob;
 use crate::settings::ContextSettings;
@@ -13,7 +14,7 @@ use crate::target::{Budget, Target};
 use ctxhost_engine::{EngineAnswer, SlotError};
 use ctxhost_invariants::{self as invariants, EnforcedPlan, progress};
 use ctxhost_retention::{self as retention, Shares};
-use ctxhost_session::{NewCompaction, Record, RecordedCompaction, Session};
+use ctxhost_session::NewCompaction;
 
 /// Compaction attempts per prompt or per manual request. Later attempts ask the engine for more, and after three the
 /// emergency trim is more useful than another summary.
@@ -273,7 +274,7 @@ impl Context {
         Ok(engine)
     }
 
-    fn apply(
+    pub(crate) fn apply(
         &mut self,
         checked: &EnforcedPlan,
         answer: &EngineAnswer<Compaction>,
@@ -288,9 +289,11 @@ impl Context {
             Some(window_tokens) => json!({ "survival": survival, (WINDOW_KEY): window_tokens }),
             None => json!({ "survival": survival }),
         };
+        let ignored = self.session.ignored_compactions().to_vec();
         self.session.compact(NewCompaction {
             plan: &checked.plan,
             view: &view,
+            ignored: &ignored,
             tokens_before: outcome.before_tokens,
             tokens_after: checked.tokens,
             engine: answer.engine.clone(),
@@ -308,21 +311,6 @@ impl Context {
         }
         Ok(())
     }
-}
-
-/// The key of the host's details of a compaction record for [`Target::recorded_window`].
-const WINDOW_KEY: &str = "windowTokens";
-
-/// The largest window that a compaction of the session's branch was made for; `None` without a compaction, the largest
-/// number if one does not record it, or was asked for by the user.
-pub fn compacted_window(session: &Session) -> Option<u64> {
-    let compactions = session.branch().into_iter().filter_map(Record::compaction);
-    let window = |compaction: RecordedCompaction| {
-        let is_asked_for = compaction.trigger == Trigger::Manual.name();
-        let window_tokens = compaction.host_details.get(WINDOW_KEY).and_then(Value::as_u64);
-        window_tokens.filter(|_| !is_asked_for).unwrap_or(u64::MAX)
-    };
-    compactions.map(window).max()
 }
 
 /// The answer to a compaction request.

@@ -119,7 +119,7 @@ impl Context {
 
     /// The budget of the next prompt.
     pub fn budget(&mut self, target: &Target) -> Budget {
-        self.set_model(target);
+        self.set_target(target);
         if let Some(budget) = target.budget {
             return budget;
         }
@@ -171,7 +171,7 @@ impl Context {
         usage: &TokenUsage,
         stop: StopReason,
     ) -> Option<SilentTruncation> {
-        self.set_model(target);
+        self.set_target(target);
         // Before the checks below: the engine gets the provider's number even if it is implausible.
         self.last_answer = LastAnswer::new(&self.session.view(), *usage);
         let count = self.accounting.count(&sent.size);
@@ -224,7 +224,7 @@ impl Context {
         sent: &SentRequest,
         failure: &ProviderError,
     ) -> Overflow {
-        self.set_model(target);
+        self.set_target(target);
         let expected_tokens = self.expected_size(&sent.size);
         let upper_tokens = self.accounting.upper_bound(self.accounting.count(&sent.size));
         let counted = overflow::prompt_only(failure, expected_tokens, target.output_tokens);
@@ -324,9 +324,12 @@ impl Context {
         ModelRef { provider, id, window_tokens: self.window_tokens(target) }
     }
 
-    /// Switches the accounting to the target's model: another model has another tokenizer, and its server may truncate
-    /// differently.
-    fn set_model(&mut self, target: &Target) {
+    /// Switches to the target's model: the history that counts for its window, and its accounting. Another model has another
+    /// tokenizer, and its server may truncate differently.
+    fn set_target(&mut self, target: &Target) {
+        if self.session.show_history_for(target.recorded_window()) {
+            self.invalidate_counts();
+        }
         // The truncation statistics are those of one server.
         if *self.accounting.model() != target.model {
             self.counts = CountHistory::default();

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ctxhost_engine_api::transcript::log::TranscriptLog;
 use ctxhost_engine_api::{SessionRef, Transcript};
 
+use crate::ignored_compactions::IgnoredCompactions;
 use crate::session_directory::{CACHE_TTL_MS, SessionDirectory, SessionRegistration};
 use ctxhost_blobs::ImageStore;
 use ctxhost_dialects::ChatMessage;
@@ -20,6 +21,10 @@ use ctxhost_session::{
 pub struct LiveSession {
     session: Session,
     log: TranscriptLog,
+    /// The compactions that the live transcript is without.
+    ignored: IgnoredCompactions,
+    /// The window that they were determined for; `None` if the branch has changed since.
+    ignored_for: Option<Option<u64>>,
     /// Counts replacements of the live transcript by another history.
     branch: u64,
     /// The pinned entries of the live transcript.
@@ -63,6 +68,8 @@ impl LiveSession {
         LiveSession {
             session,
             log,
+            ignored: IgnoredCompactions::default(),
+            ignored_for: None,
             branch: 0,
             pinned: PinnedEntries::default(),
             reference,
@@ -125,6 +132,32 @@ impl LiveSession {
     /// The session.
     pub fn session(&self) -> &Session {
         &self.session
+    }
+
+    /// Shows the history that counts for a window: without the newest compactions if they were made for a much smaller one.
+    /// `None` for a prompt that has a fixed budget. Returns whether the live transcript is another one now.
+    pub(crate) fn show_history_for(&mut self, window_tokens: Option<u64>) -> bool {
+        if self.ignored_for == Some(window_tokens) {
+            return false;
+        }
+        let ignored = IgnoredCompactions::find(&self.session, window_tokens);
+        let is_another = ignored.ids != self.ignored.ids;
+        if is_another {
+            self.ignored = ignored;
+            self.replace_transcript();
+        }
+        self.ignored_for = Some(window_tokens);
+        is_another
+    }
+
+    /// The compactions that the live transcript is without.
+    pub fn ignored_compactions(&self) -> &[String] {
+        &self.ignored.ids
+    }
+
+    /// Whether the live transcript is the whole history although the session has compactions.
+    pub fn is_whole(&self) -> bool {
+        self.ignored.is_all
     }
 
     /// The live transcript.
@@ -252,7 +285,7 @@ impl LiveSession {
             self.session.set_leaf(id)?;
         }
         let mut ids = appended?;
-        self.log = self.session.live(self.log.epoch() + 1);
+        self.reload_log();
         // After an edit the engine still knows the history (a new epoch); after a change of the branch it
         // must be bootstrapped again.
         self.branch += u64::from(amendment.branch_point.is_some());
@@ -296,7 +329,9 @@ impl LiveSession {
     /// [`SessionError`]; the live transcript is unchanged.
     pub(crate) fn compact(&mut self, compaction: NewCompaction<'_>) -> Result<(), SessionError> {
         self.session.compact(compaction)?;
-        self.log = self.session.live(self.log.epoch() + 1);
+        // The new compaction counts, and it was made without them.
+        self.ignored = IgnoredCompactions::default();
+        self.reload_log();
         Ok(())
     }
 
@@ -311,9 +346,19 @@ impl LiveSession {
 
     /// Reloads the live transcript; the engine must be bootstrapped again.
     fn replace_transcript(&mut self) {
-        self.log = self.session.live(self.log.epoch() + 1);
+        self.reload_log();
         self.branch += 1;
         self.replace_history();
+    }
+
+    /// Starts the next epoch of the live transcript.
+    fn reload_log(&mut self) {
+        let epoch = self.log.epoch() + 1;
+        self.log = match self.ignored.ids.as_slice() {
+            [] => self.session.live(epoch),
+            ignored => self.session.live_without(ignored, epoch),
+        };
+        self.ignored_for = None;
     }
 
     /// Adds appended records to the live transcript.

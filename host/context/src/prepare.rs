@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use ctxhost_engine_api::transcript::tokens::group_thousands;
-use ctxhost_engine_api::{AssembleRequest, EngineError, ModelRef, Plan, Transcript};
+use ctxhost_engine_api::transcript::tokens::{self, group_thousands};
+use ctxhost_engine_api::{
+    AssembleRequest, EngineError, Entry, Message, ModelRef, Plan, Transcript,
+};
 
 use crate::compact::{CompactionRequest, MAX_COMPACTIONS};
 use crate::context::Context;
@@ -40,6 +42,10 @@ impl Context {
         let model = self.model_ref(target);
         let mut request = PromptRequest { target, model: &model, budget };
         let mut progress = PromptProgress::new(budget, self.ingest().await?);
+        if let Some(outcome) = self.shorten_long_requests(target, budget)? {
+            progress.compactions.push(outcome);
+            progress.took += self.ingest().await?;
+        }
         self.limits.begin_request();
         let prompt = loop {
             let view = self.view();
@@ -220,8 +226,10 @@ impl Context {
         if tokens <= budget.tokens || !target.is_reserve_usable || !is_within_target {
             return budget;
         }
-        let request_tokens = target.overhead_tokens.saturating_add(tokens);
-        let may_fit = tokens <= budget.without_reserve().tokens
+        // How large a file is, only its provider knows.
+        let certain_tokens = tokens.saturating_sub(newest_files_tokens(view));
+        let request_tokens = target.overhead_tokens.saturating_add(certain_tokens);
+        let may_fit = certain_tokens <= budget.without_reserve().tokens
             || self.expected_tokens(request_tokens) <= self.bounding_window(target);
         if may_fit { Budget { tokens, ..Budget::default() } } else { budget }
     }
@@ -296,6 +304,12 @@ pub fn emergency_trim_plan(
     invariants::emergency_trim(view, budget_tokens, settings, &|omitted, room| {
         retention::render_ledger(view, omitted, room.tokens, room.request_tokens)
     })
+}
+
+/// The estimated size of the files and images in the newest message of the user.
+fn newest_files_tokens(view: &Transcript) -> u64 {
+    let newest = view.iter().rev().find(Entry::is_user_message);
+    newest.map_or(0, |entry| tokens::files_and_images(&Message::parse(entry.raw(), "")))
 }
 
 /// What follows an assembled plan.

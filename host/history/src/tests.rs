@@ -66,6 +66,7 @@ fn compact(session: &mut Session, plan: &Plan) -> String {
         engine_version: "0.1.0".to_owned(),
         trigger: "manual".to_owned(),
         timestamp_ms: Some(9_000),
+        ignored: &[],
         extra_details: Value::Null,
     };
     session.compact(compaction).unwrap()

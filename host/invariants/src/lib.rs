@@ -34,6 +34,7 @@ mod ranges;
 mod reinsert;
 
 mod emergency_trim;
+mod long_requests;
 mod verify;
 
 pub mod progress;
@@ -47,6 +48,7 @@ pub use budget::FAIR_BUDGET_TOKENS;
 pub use emergency_trim::{
     EmergencyTrimError, LedgerBudget, LedgerWriter, emergency_trim, pinned_tokens,
 };
+pub use long_requests::shorten_long_requests;
 pub use pinned::PinnedEntries;
 use ranges::RangeSet;
 pub use settings::{BudgetShare, InvariantSettings, ShareError};

@@ -52,6 +52,16 @@ impl PinnedEntries {
         self.seen = view.len() as u64;
     }
 
+    /// The pinned messages of the user but the newest, in order.
+    pub(crate) fn older_requests<'v>(
+        &self,
+        view: &'v Transcript,
+    ) -> impl Iterator<Item = Entry<'v>> {
+        let newest = self.newest_user;
+        let entries = self.pinned.iter().filter_map(|seq| view.get(*seq));
+        entries.filter(move |entry| entry.is_user_message() && Some(entry.seq()) != newest)
+    }
+
     /// The most that the host adds to a plan over this transcript, in tokens: a synthetic result
     /// for each unanswered call. The budget of an engine is reduced by it, so that an engine that
     /// uses the last token does not exceed the real budget.

@@ -7,7 +7,7 @@ use ctxhost_agent::engine_registry::EngineRegistry;
 use ctxhost_config::Config;
 use ctxhost_context::{Budget, EMERGENCY_TRIM, Prompt, Target};
 use ctxhost_engine::OnEngineError;
-use ctxhost_engine_api::{Plan, PlanItem, Transcript};
+use ctxhost_engine_api::{Flags, Plan, PlanItem, Transcript};
 use ctxhost_invariants::InvariantVerifier;
 use ctxhost_retention::texts_of;
 
@@ -41,9 +41,9 @@ pub(crate) fn run_options(
 pub(crate) struct SeenContext {
     /// Texts of entries that are sent whole or in part, by id.
     pub(crate) by_entry: HashMap<String, String>,
-    /// Entries that are sent whole.
+    /// Entries that are sent whole, as they came.
     pub(crate) whole: std::collections::HashSet<String>,
-    /// Texts that the engine added.
+    /// Texts that the engine added, now or with a compaction.
     pub(crate) own: String,
     /// All texts, each after its role.
     pub(crate) all: String,
@@ -66,13 +66,15 @@ impl SeenContext {
                 seen.all.push_str(part);
             }
             match item.entry() {
-                Some(entry) => {
-                    if matches!(item, PlanItem::Kept(_)) {
+                // A summary is an entry once its compaction is applied.
+                Some(entry) if !entry.has(Flags::SYNTHETIC) => {
+                    // A compaction may have shortened it.
+                    if matches!(item, PlanItem::Kept(_)) && !entry.has(Flags::REPLACED) {
                         seen.whole.insert(entry.id().to_owned());
                     }
                     seen.by_entry.insert(entry.id().to_owned(), text);
                 }
-                None => {
+                _ => {
                     seen.own.push_str(&text);
                     seen.own.push('\n');
                 }
@@ -142,24 +144,29 @@ impl RunMeter {
         RunMeter { prices, ..RunMeter::default() }
     }
 
-    /// Counts the request of an engine.
-    pub(crate) fn request(&mut self, prompt: &Prompt, budget_tokens: u64) -> SeenContext {
+    /// Counts the request of an engine. `history_tokens` is the size of the history without compactions.
+    pub(crate) fn request(
+        &mut self,
+        prompt: &Prompt,
+        history_tokens: u64,
+        budget_tokens: u64,
+    ) -> SeenContext {
         let items = prompt.items();
         let seen = SeenContext::new(&items);
         self.violations += self.verifier.verify(&prompt.view, &items, budget_tokens).len() as u64;
         self.emergency_trims += u64::from(prompt.engine == EMERGENCY_TRIM);
         self.times_us.push(u64::try_from(prompt.took.as_micros()).unwrap_or(u64::MAX));
-        self.observe(&seen, prompt.view.total_tokens(), budget_tokens);
+        self.observe(&seen, history_tokens, budget_tokens);
         seen
     }
 
     /// Counts a request, of an engine or a baseline.
-    pub(crate) fn observe(&mut self, seen: &SeenContext, view_tokens: u64, budget_tokens: u64) {
+    pub(crate) fn observe(&mut self, seen: &SeenContext, history_tokens: u64, budget_tokens: u64) {
         self.requests += 1;
         self.overruns += u64::from(seen.tokens > budget_tokens);
         self.sent_tokens += seen.tokens;
         // A history smaller than the budget can only use its own size.
-        let most_tokens = budget_tokens.min(view_tokens).max(1);
+        let most_tokens = budget_tokens.min(history_tokens).max(1);
         self.room_shares += (seen.tokens as f64 / most_tokens as f64).min(1.0);
         self.compare(seen);
         self.digests.push(hash_of(&seen.all));
@@ -230,6 +237,10 @@ pub(crate) fn percent(part: f64, whole: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use ctxhost_engine_api::transcript::log::{NewEntry, TranscriptLog};
+    use ctxhost_engine_api::{EntryKind, Role};
+    use serde_json::json;
+
     use super::*;
 
     fn seen(items: &[(u64, u64)]) -> SeenContext {
@@ -247,6 +258,32 @@ mod tests {
         assert_eq!((totals.sent_tokens, totals.billed_tokens), (400, 250 + 10 + 125));
         assert_eq!(totals.stable_prefix_percent, Some(50.0));
         assert_eq!((totals.overruns, totals.room_percent, totals.history_tokens), (1, 100.0, 300));
+    }
+
+    #[test]
+    fn a_summary_is_a_text_of_the_engine_and_a_shortened_entry_is_not_whole() {
+        let user = |id: &str, flags: Flags| NewEntry {
+            id: id.into(),
+            parent_id: String::new(),
+            timestamp_ms: 0,
+            role: Role::User,
+            kind: EntryKind::Message,
+            flags,
+            tokens: 3,
+            text: format!("text of {id}"),
+            raw: json!({ "role": "user", "content": format!("text of {id}") }).to_string(),
+            calls: Vec::new(),
+            answers: None,
+        };
+        let mut log = TranscriptLog::new(0);
+        log.append(user("a", Flags::default().with(Flags::SYNTHETIC)));
+        log.append(user("b", Flags::default().with(Flags::REPLACED)));
+        log.append(user("c", Flags::default()));
+        let view = log.snapshot();
+        let seen = SeenContext::new(&Plan::keep_all(view.len()).project(&view));
+        assert_eq!(seen.own, "text of a\n");
+        assert_eq!(seen.whole, std::collections::HashSet::from(["c".to_owned()]));
+        assert_eq!(seen.by_entry.get("b").map(String::as_str), Some("text of b"));
     }
 
     #[test]

@@ -137,8 +137,9 @@ async fn ask(
     let clock = HostClock::recorded();
     clock.set(session.leaf().map_or(0, |record| record.timestamp_ms()));
     let mut context = options.open(session, specs, clock).map_err(broken)?;
+    let history_tokens = context.view().total_tokens();
     let prompt = context.prepare(&options.target).await.map_err(broken)?;
-    Ok(meter.request(&prompt, budget_tokens))
+    Ok(meter.request(&prompt, history_tokens, budget_tokens))
 }
 
 /// What a baseline shows of the question's history.

@@ -166,17 +166,19 @@ impl RecordingReplay<'_> {
         let session = Session::in_memory(self.recorded.header().clone());
         let mut context = options.open(session, specs, clock.clone())?;
         context.ingest().await?;
+        let mut history_tokens = 0;
         for record in self.records() {
             clock.set(record.timestamp_ms());
             let mut seen = None;
             if is_answer(record) {
                 let prompt = context.prepare(&options.target).await?;
-                seen = Some(meter.request(&prompt, self.budget_tokens));
+                seen = Some(meter.request(&prompt, history_tokens, self.budget_tokens));
             }
             context.session_mut().append_record(record)?;
             let view = context.session_mut().view();
             // Not every record becomes an entry: settings and labels do not.
             if let Some(entry) = view.last().filter(|entry| entry.id() == record.id()) {
+                history_tokens += entry.tokens();
                 on_entry(&entry, seen.as_ref());
             }
         }

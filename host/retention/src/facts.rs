@@ -112,8 +112,8 @@ impl Statement {
                 }
                 let is_file = name.kind == IdentifierKind::File;
                 let category = if is_file { Category::Paths } else { Category::Ids };
-                let text = name.canonical().into_owned();
-                facts.push(Fact { category, key: normalize(&text), text, is_beginning: false });
+                let (text, key) = (name.text.to_owned(), normalize(name.text));
+                facts.push(Fact { category, key, text, is_beginning: false });
             });
         }
         facts.extend(self.numbers());

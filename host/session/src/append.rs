@@ -41,6 +41,9 @@ impl Session {
     /// [`SessionError::Plan`] if the view is not the live transcript of this branch or the plan is out of
     /// order; otherwise as [`append`](Self::append).
     pub fn compact(&mut self, compaction: NewCompaction<'_>) -> Result<String, SessionError> {
+        if !compaction.ignored.is_empty() {
+            self.contents.load_all()?;
+        }
         let contents = self.contents.loaded();
         // Verified before anything is written, because written lines never change.
         let draft = CompactionDraft::prepare(contents, contents.first_task, &compaction)?;

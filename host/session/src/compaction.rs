@@ -21,8 +21,10 @@ use super::record::{Record, RecordKind};
 pub struct NewCompaction<'a> {
     /// What to keep, replace and insert.
     pub plan: &'a Plan,
-    /// The current live transcript, whose positions the plan names.
+    /// The transcript whose positions the plan names: the live one, or [the one without](Session::live_without) some compactions.
     pub view: &'a Transcript,
+    /// The ids of those compactions.
+    pub ignored: &'a [String],
     /// Size of the live transcript, in tokens without margin.
     pub tokens_before: u64,
     /// Size of the projection, in tokens without margin.
@@ -46,6 +48,7 @@ impl<'a> NewCompaction<'a> {
         NewCompaction {
             plan,
             view,
+            ignored: &[],
             tokens_before: view.total_tokens(),
             tokens_after: 7,
             engine: "window".to_owned(),
@@ -76,7 +79,7 @@ impl CompactionDraft {
         let items = stored_items(new.plan, new.view)?;
         let projection = new.plan.project(new.view);
         let kept: Vec<Entry<'_>> = projection.iter().filter_map(PlanItem::entry).collect();
-        verify(contents, first_task, &items, &kept)?;
+        verify((contents, first_task, new.ignored), &items, &kept)?;
         Ok(CompactionDraft {
             summary: summary_for_pi(contents, new, &projection, kept.len()),
             first_kept_id: tail_start(contents, &kept).map(str::to_owned),
@@ -143,12 +146,11 @@ fn insert_role(role: Role) -> Result<InsertRole, SessionError> {
 
 /// Verifies that the items apply to the live transcript of this session and keep what the plan keeps.
 fn verify(
-    contents: &SessionContents,
-    first_task: Option<usize>,
+    (contents, first_task, ignored): (&SessionContents, Option<usize>, &[String]),
     items: &[StoredItem],
     kept: &[Entry<'_>],
 ) -> Result<(), SessionError> {
-    let live = LiveTranscript::from_branch(contents, first_task);
+    let live = LiveTranscript::from_branch(contents, first_task, ignored);
     let slots = live.project(contents.records.len(), items).ok_or_else(|| {
         plan_error(
             "the plan is out of order, or its view is not the live transcript of this branch",
@@ -238,6 +240,7 @@ fn details_json(new: &NewCompaction<'_>, items: Vec<StoredItem>) -> Result<Strin
             trigger: new.trigger.clone(),
             tokens_after: new.tokens_after,
             items,
+            ignored_compactions: new.ignored.to_vec(),
             engine_details: engine_details.clone(),
             host_details: new.extra_details.clone(),
         },

@@ -19,6 +19,7 @@ mod open;
 mod openai;
 mod opencode;
 mod response_item;
+mod surrogates;
 #[cfg(test)]
 mod tests;
 mod transcript;

@@ -105,9 +105,12 @@ impl LazyContents {
 /// Whether partial contents suffice to interpret a record that follows the leaf.
 fn can_append(contents: &SessionContents, record: &Record) -> bool {
     let is_projected = || {
-        let items = projection_items::read_items(record);
-        let live = LiveTranscript::from_branch(contents, contents.first_task);
-        items.is_some_and(|items| live.project(contents.records.len(), &items).is_some())
+        let projection = projection_items::read_projection(record);
+        let live = LiveTranscript::from_branch(contents, contents.first_task, &[]);
+        projection.is_some_and(|projection| {
+            projection.ignored_compactions.is_empty()
+                && live.project(contents.records.len(), &projection.items).is_some()
+        })
     };
     orphan_results::call_records(contents, record, contents.tree.leaf()).is_some()
         && (*record.kind() != RecordKind::Compaction || is_projected())

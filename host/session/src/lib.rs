@@ -295,6 +295,14 @@ impl Session {
         self.contents.tree.position(id).ok_or_else(unknown)
     }
 
+    /// The newest compaction of the current branch.
+    pub fn newest_compaction(&self) -> Option<&Record> {
+        let contents = self.contents.loaded();
+        let mut newest_first =
+            contents.tree.path_backwards().filter_map(|at| contents.record_at(at));
+        newest_first.find(|record| *record.kind() == RecordKind::Compaction)
+    }
+
     /// The live transcript of the current branch.
     ///
     /// This walks the branch. Between compactions, callers append [`entry`](Self::entry) of each new

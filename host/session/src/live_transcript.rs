@@ -11,6 +11,9 @@
 //!
 //! The live transcript after a compaction does not depend on later records. If it is known
 //! ([`LiveBase`]), the computation starts there.
+//!
+//! A transcript can be computed without the newest compactions: for a model with a larger window they lose too much.
+//! A compaction of such a transcript names the ones that it was made without.
 
 mod loss;
 
@@ -24,7 +27,7 @@ use serde_json::value::RawValue;
 use super::contents::SessionContents;
 use super::json_fields::JsonFields;
 use super::live_slots::{LiveBase, LiveSlot, NewContent, SlotChange, SlotSource};
-use super::projection_items::{self, StoredItem};
+use super::projection_items::{self, RecordedProjection, StoredItem};
 use super::record::{Record, RecordKind};
 use super::{entry, json_fields, lenient, orphan_results};
 
@@ -34,18 +37,19 @@ pub(super) fn build_log(
     first_task: Option<usize>,
     epoch: u64,
 ) -> TranscriptLog {
-    build_path_log(contents, first_task, &contents.tree.path(), epoch)
+    build_path_log(contents, first_task, &contents.tree.path(), &[], epoch)
 }
 
-/// The live transcript of a path from the root, as a log.
+/// The live transcript of a path from the root, as a log; without the `ignored` compactions at its end.
 pub(super) fn build_path_log(
     contents: &SessionContents,
     first_task: Option<usize>,
     path: &[usize],
+    ignored: &[String],
     epoch: u64,
 ) -> TranscriptLog {
     let mut log = TranscriptLog::new(epoch);
-    for entry in LiveTranscript::from_path(contents, first_task, path).entries() {
+    for entry in LiveTranscript::from_path(contents, first_task, path, ignored).entries() {
         log.append(entry);
     }
     log
@@ -61,7 +65,7 @@ pub(super) fn update_live_base(contents: &mut SessionContents) -> Option<usize> 
     path.truncate(step + 1);
     let at = path.last().copied()?;
     // Without the first task: pinning is decided when entries are built, not in slots.
-    let slots = LiveTranscript::from_path(contents, None, &path).slots;
+    let slots = LiveTranscript::from_path(contents, None, &path, &[]).slots;
     contents.live_base = Some(LiveBase { at, slots });
     Some(at)
 }
@@ -85,24 +89,26 @@ enum ContextEdit {
 }
 
 impl<'a> LiveTranscript<'a> {
-    /// The live transcript of the current branch.
+    /// The live transcript of the current branch, without the `ignored` compactions at its end.
     pub(super) fn from_branch(
         contents: &'a SessionContents,
         first_task: Option<usize>,
+        ignored: &[String],
     ) -> LiveTranscript<'a> {
-        LiveTranscript::from_path(contents, first_task, &contents.tree.path())
+        LiveTranscript::from_path(contents, first_task, &contents.tree.path(), ignored)
     }
 
-    /// The live transcript of a path from the root.
+    /// The live transcript of a path from the root, without the `ignored` compactions at its end.
     pub(super) fn from_path(
         contents: &'a SessionContents,
         first_task: Option<usize>,
         path: &[usize],
+        ignored: &[String],
     ) -> LiveTranscript<'a> {
         let edits = edits_on(contents, path);
         let mut live =
             LiveTranscript { contents, first_task, edits, slots: Vec::new(), used_pi_rule: false };
-        live.walk(path);
+        live.walk(path, ignored);
         live
     }
 
@@ -157,21 +163,38 @@ impl<'a> LiveTranscript<'a> {
         }))
     }
 
-    fn walk(&mut self, path: &[usize]) {
-        let mut seen = self.start_at_base(path);
+    fn walk(&mut self, path: &[usize], ignored: &[String]) {
+        let counted_end = self.counted_end(path, ignored);
+        let counted = path.get(..counted_end).unwrap_or_default();
+        let mut seen = self.start_at_base(counted);
         let is_compaction = |at: &usize| self.kind(*at) == Some(&RecordKind::Compaction);
-        let compactions: Vec<(usize, Option<Vec<StoredItem>>)> = (seen..path.len())
-            .filter(|step| path.get(*step).is_some_and(is_compaction))
-            .map(|step| (step, self.record(path, step).and_then(projection_items::read_items)))
+        let compactions: Vec<(usize, Option<RecordedProjection>)> = (seen..counted_end)
+            .filter(|step| counted.get(*step).is_some_and(is_compaction))
+            .map(|step| (step, self.record(path, step).and_then(projection_items::read_projection)))
             .collect();
         // Pi's rule starts from records, so nothing before such a compaction matters.
-        let base = compactions.iter().rposition(|(_, items)| items.is_none()).unwrap_or(0);
-        for (step, items) in compactions.into_iter().skip(base) {
+        let base = compactions.iter().rposition(|(_, found)| found.is_none()).unwrap_or(0);
+        for (step, projection) in compactions.into_iter().skip(base) {
             self.add_records(path.get(seen..step));
-            self.compact(path, step, items);
+            self.compact(path, step, projection);
             seen = step + 1;
         }
         self.add_records(path.get(seen..));
+    }
+
+    /// The step after the newest compaction that is not ignored; 0 if there is none. Those before it count: it was made from
+    /// what they left.
+    fn counted_end(&self, path: &[usize], ignored: &[String]) -> usize {
+        if ignored.is_empty() {
+            return path.len();
+        }
+        let is_counted = |at: &usize| {
+            self.contents.record_at(*at).is_some_and(|record| {
+                *record.kind() == RecordKind::Compaction
+                    && !ignored.iter().any(|id| id == record.id())
+            })
+        };
+        path.iter().rposition(is_counted).map_or(0, |step| step + 1)
     }
 
     /// Starts with the known live base if it is on the path; returns the step after it.
@@ -183,10 +206,15 @@ impl<'a> LiveTranscript<'a> {
         step + 1
     }
 
-    fn compact(&mut self, path: &[usize], step: usize, items: Option<Vec<StoredItem>>) {
+    fn compact(&mut self, path: &[usize], step: usize, projection: Option<RecordedProjection>) {
         let Some(at) = path.get(step).copied() else { return };
-        let projected = items.as_ref().and_then(|items| self.project(at, items));
-        if items.is_some() && projected.is_none() {
+        if let Some(ignored) = projection.as_ref().map(|found| &found.ignored_compactions)
+            && !ignored.is_empty()
+        {
+            self.start_without(path.get(..step).unwrap_or_default(), ignored);
+        }
+        let projected = projection.as_ref().and_then(|found| self.project(at, &found.items));
+        if projection.is_some() && projected.is_none() {
             let id = self.contents.record_at(at).map_or("", Record::id);
             tracing::warn!(
                 compaction = id,
@@ -198,6 +226,13 @@ impl<'a> LiveTranscript<'a> {
             // Pi opens our sessions and reads its own fields only, so both readers agree on this.
             None => self.compact_by_pi_rule(path, step, at),
         }
+    }
+
+    /// Starts again with the transcript of a path without the compactions that the next one was made without.
+    fn start_without(&mut self, path: &[usize], ignored: &[String]) {
+        let before = LiveTranscript::from_path(self.contents, self.first_task, path, ignored);
+        self.slots = before.slots;
+        self.used_pi_rule |= before.used_pi_rule;
     }
 
     /// Pi's rule: the summary, then the kept tail of the records before it.

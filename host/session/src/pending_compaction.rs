@@ -25,7 +25,7 @@ use super::error::io_error;
 use super::journal::disk::{JournalDisk as _, OsJournalDisk};
 use super::journal::sidecar::{replace_file, save_copy, sidecar_path};
 use super::record::{Record, RecordKind};
-use super::{Session, clock};
+use super::{Session, clock, projection_items};
 
 /// The version of the file.
 const PENDING_VERSION: u32 = 1;
@@ -204,7 +204,13 @@ impl Session {
         if leaf != pending.leaf.as_deref() || leaf != record.parent_id() {
             return Err("the session was extended since");
         }
-        if hash_ids(&self.live(0).snapshot()) != pending.live {
+        let projection = projection_items::read_projection(&record);
+        let ignored = projection.map(|projection| projection.ignored_compactions);
+        let live = match ignored.filter(|ignored| !ignored.is_empty()) {
+            Some(ignored) => self.live_without(&ignored, 0),
+            None => self.live(0),
+        };
+        if hash_ids(&live.snapshot()) != pending.live {
             return Err("the live transcript changed since");
         }
         Ok(record)

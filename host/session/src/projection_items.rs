@@ -35,6 +35,13 @@ pub(super) struct RecordedProjection {
     #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) tokens_after: u64,
     pub(super) items: Vec<StoredItem>,
+    /// The earlier compactions that the transcript before this one was made without.
+    #[serde(
+        default,
+        deserialize_with = "lenient::or_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub(super) ignored_compactions: Vec<String>,
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub(super) engine_details: Value,
     #[serde(default, skip_serializing_if = "Value::is_null")]
@@ -85,14 +92,14 @@ impl InsertRole {
     }
 }
 
-/// The items of a compaction; `None` if it has none and Pi's rule applies.
-pub(super) fn read_items(compaction: &Record) -> Option<Vec<StoredItem>> {
+/// The projection of a compaction; `None` if it has none and Pi's rule applies.
+pub(super) fn read_projection(compaction: &Record) -> Option<RecordedProjection> {
     #[derive(Deserialize)]
     struct WireProjectionRecord {
         details: CompactionDetails,
     }
     let details = compaction.parse_fields::<WireProjectionRecord>()?.details;
-    (details.ctxhost.version == DETAILS_VERSION).then_some(details.ctxhost.items)
+    (details.ctxhost.version == DETAILS_VERSION).then_some(details.ctxhost)
 }
 
 /// The id of the nth message inserted by a compaction.

@@ -27,7 +27,7 @@ fn check(text: &str, expected: &[&str]) {
 fn case_56_what_counts_as_an_identifier() {
     check("see https://example.com/a?b=1, then", &["https://example.com/a?b=1"]);
     check("run /usr/local/bin/tool.", &["/usr/local/bin/tool"]);
-    check("commit deadbeefcafe", &["DEADBEEFCAFE"]);
+    check("commit deadbeefcafe", &["deadbeefcafe"]);
     check("order 123456 and port 8080", &["123456"]);
     check("id 550e8400-e29b-41d4-a716-446655440000!", &["550e8400-e29b-41d4-a716-446655440000"]);
     check("just /a here", &[]);

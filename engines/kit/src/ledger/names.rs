@@ -59,10 +59,9 @@ fn extract(
     let mut seen = HashSet::new();
     let mut items = Vec::new();
     for_each_identifier(&clean, |identifier| {
-        let name = identifier.canonical();
         // Markup would end a block.
-        if is_wanted(&identifier) && !name.contains(['<', '>']) && !seen.contains(name.as_ref()) {
-            seen.insert(name.clone().into_owned());
+        let is_listed = is_wanted(&identifier) && !identifier.text.contains(['<', '>']);
+        if is_listed && seen.insert(identifier.canonical().into_owned()) {
             items.push((identifier.is_distinct(), labelled(&identifier, &clean)));
         }
     });
@@ -81,7 +80,7 @@ pub(super) fn is_mentioned(name: &str, text: &str) -> bool {
 
 /// A path or URL needs no label; other names are labelled with the words before them.
 fn labelled(identifier: &Identifier<'_>, text: &str) -> LedgerItem {
-    let name = identifier.canonical().into_owned();
+    let name = identifier.text.to_owned();
     match identifier.kind {
         IdentifierKind::Port => return LedgerItem::new(format!("port {name}")),
         IdentifierKind::File => return LedgerItem::new(name),
@@ -108,7 +107,7 @@ mod tests {
     #[test]
     fn names_come_with_the_words_before_them() {
         for (text, lines) in [
-            ("at commit deadbeefcafe", &["- [at commit] DEADBEEFCAFE"][..]),
+            ("at commit deadbeefcafe", &["- [at commit] deadbeefcafe"][..]),
             ("fixes PROJ-1234 and #88", &["- [fixes] PROJ-1234", "- [and] #88"]),
             ("listens on port 8080", &["- port 8080"]),
             ("see localhost:3000", &["- [see] localhost:3000"]),

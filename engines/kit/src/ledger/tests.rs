@@ -47,7 +47,7 @@ fn each_line_of_a_block_has_its_label() {
 </commands>
 
 <identifiers>
-- [at commit] DEADBEEFCAFE
+- [at commit] deadbeefcafe
 - port 8080
 </identifiers>";
     assert_eq!(text, expected);
@@ -100,8 +100,8 @@ fn the_details_of_a_result_name_its_exit_code() {
 
 #[test]
 fn what_is_shown_elsewhere_is_not_repeated() {
-    let text = ledger_of(&working()).render(ROOMY, "commit DEADBEEFCAFE");
-    assert!(!text.contains("DEADBEEFCAFE"), "{text}");
+    let text = ledger_of(&working()).render(ROOMY, "commit deadbeefcafe");
+    assert!(!text.contains("deadbeefcafe"), "{text}");
 }
 
 #[test]

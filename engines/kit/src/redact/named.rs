@@ -3,7 +3,7 @@
 /// Pattern and kind, tried after that of a whole key block and before all others, which would match a
 /// part of the same secret.
 // Words are compared without case in ASCII only, so that the search can look for them first.
-pub(super) const NAMED: [(&str, &str); 6] = [
+pub(super) const NAMED: [(&str, &str); 11] = [
     // All pairs of a header, because any of them may be the session.
     (
         r#"(?i-u:cookie)(?:\\*["'])?\s*[:=]\s*(?:\\*["'])?(?<secret>(?:[A-Za-z0-9_.-]+=[^\s;"'\\]*;[ ]?)*[A-Za-z0-9_.-]+=[^\s;"'\\\[]{8,}(?:;[^\r\n"'\\]*)?)"#,
@@ -26,6 +26,29 @@ pub(super) const NAMED: [(&str, &str); 6] = [
     // A key of Rails, and signatures in addresses that grant access.
     (
         r#"(?:(?i-u:secret_key_base)(?:\\*["'])?\s*(?:=>|[:=])\s*(?:\\*["'])?|(?:[?&;]|\\u0026)(?:sig|[Ss]ignature|X-Amz-Signature|X-Goog-Signature)=)(?<secret>[A-Za-z0-9%+/=_-]{16,})"#,
+        "credential",
+    ),
+    // A key of Kubernetes, in base64.
+    (
+        r#"(?:client-key-data|tls\.key)(?:\\*["'])?\s*:\s*(?:\\*["'])?(?<secret>[A-Za-z0-9+/=]{16,})"#,
+        "private-key",
+    ),
+    // A name and its value in two fields or in an element, and an argument in a list.
+    (
+        r#"(?i-u:password|passwd|passphrase|secret|token|key)\\*["'],\s*\\*["'](?i-u:value)\\*["']\s*:\s*\\*["'](?<secret>[^\s"'\\\[$][^"'\\\n]{3,})"#,
+        "credential",
+    ),
+    (
+        r"<(?i-u:password|passphrase|passwd|secret|token|apikey|privatekey)>\s*(?<secret>[^\s<\[$][^<\n]{3,})</",
+        "credential",
+    ),
+    (
+        r#"(?:mysql|mariadb)[a-z-]*\\*["'],(?:[^\n\]]*?,)?\s*\\*["']-p(?<secret>[^\s"'\\\[$][^"'\\\n]{2,})"#,
+        "credential",
+    ),
+    // A line of .netrc, and a phrase in a sentence.
+    (
+        r#"(?:(?i-u:login)\s+\S{1,128}\s+(?i-u:password)\s+(?<secret>[^\s"'\\\[$<]{4,}))"#,
         "credential",
     ),
     // A phrase of several words, to its quotation mark.
@@ -68,12 +91,40 @@ mod tests {
             (r#"{\"passphrase\":\"correct horse\",\"a\":1}"#, r#"{\"passphrase\":\"{}\",\"a\":1}"#),
             ("mnemonic = 'army van don't horse', b", "mnemonic = '{}', b"),
             ("password: 'hunter2hunter2', user: 'bob'", "password: '{}', user: 'bob'"),
+            ("machine x login bob password s3cretnet", "machine x login bob password {}"),
+            (r#"{"name":"DB_PASSWORD","value":"x9 y"}"#, r#"{"name":"DB_PASSWORD","value":"{}"}"#),
+            (r#"{"name": "API_KEY", "value": "abcd"}"#, r#"{"name": "API_KEY", "value": "{}"}"#),
+            ("<password>xmlPw22</password>", "<password>{}</password>"),
+            (r#"["mysql","-u","root","-pArrPass99"]"#, r#"["mysql","-u","root","-p{}"]"#),
         ] {
             let expected = expected.replace("{}", GONE);
             let clean = redact(text).into_owned();
             assert_eq!(clean, expected);
             assert_eq!(redact(&clean), clean, "placeholders are not secrets");
         }
+    }
+
+    #[test]
+    fn keys_of_further_services_are_redacted() {
+        for secret in [
+            "gsk_0123456789abcdefABCD",
+            "xai-0123456789abcdefABCD",
+            "hvs.CAESI0123456789abcdef",
+            "dckr_pat_0123456789abcdef-AB",
+            "shpat_0123456789abcdef0123456789abcdef",
+            "lin_api_0123456789abcdefABCD",
+            "SK0123456789abcdef0123456789abcdef",
+            "0123456789abcD.atlasv1.0123456789abcdef0123456789abcdef0123456789",
+            "123456789:AAF0123456789abcdef0123456789abcdef0",
+        ] {
+            assert_eq!(
+                redact(&format!("it is {secret} now")),
+                "it is [redacted:api-key] now",
+                "{secret}"
+            );
+        }
+        let config = "client-key-data: LS0tLS1CRUdJTiBSU0E=";
+        assert_eq!(redact(config), "client-key-data: [redacted:private-key]");
     }
 
     #[test]

@@ -189,7 +189,8 @@ impl TerminalView {
     fn note(&mut self, line: &str) {
         self.end_line();
         let line = sanitize(line, false);
-        let _ = writeln!(std::io::stderr(), "{}", self.style.paint(Tone::Quiet, &line));
+        let line = self.style.paint(Tone::Quiet, &line);
+        let _ = writeln!(std::io::stderr(), "{}", sanitize(&line, self.style.color));
     }
 }
 

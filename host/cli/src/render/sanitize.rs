@@ -1,13 +1,35 @@
 //! Sanitizes text for a terminal: foreign text must not control it.
 
 use std::borrow::Cow;
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::LazyLock;
 
-/// The colour and weight codes that our reports use. Others could hide text.
-const OUR_CODES: [u8; 20] =
-    [0, 1, 2, 30, 31, 32, 33, 34, 35, 36, 37, 39, 90, 91, 92, 93, 94, 95, 96, 97];
+/// What stands before our own colour codes until a text is written: invisible characters that differ in each process, so that
+/// foreign text cannot contain them.
+pub(crate) fn color_mark() -> &'static str {
+    static MARK: LazyLock<String> = LazyLock::new(|| {
+        // The standard library seeds it from the system's random numbers.
+        let mut random = RandomState::new().hash_one(0_u8);
+        let mut mark = String::new();
+        while mark.chars().count() < MARK_CHARS {
+            let selector = FIRST_SELECTOR + (random % SELECTORS) as u32;
+            mark.extend(char::from_u32(selector));
+            random /= SELECTORS;
+        }
+        mark
+    });
+    &MARK
+}
+
+/// Variation selectors have no width, so a marked text is laid out like any other.
+const FIRST_SELECTOR: u32 = 0xE0100;
+const SELECTORS: u64 = 240;
+
+/// One of 3e9 marks.
+const MARK_CHARS: usize = 4;
 
 /// Replaces control characters except line feeds and tabs, and bidirectional or invisible
-/// characters. `is_painted` keeps the colours of our reports.
+/// characters. `is_painted` keeps the colours that our reports have [marked](color_mark).
 pub(crate) fn sanitize(text: &str, is_painted: bool) -> Cow<'_, str> {
     // The common case allocates nothing; a chat calls this for every piece of text.
     if !text.chars().any(is_unsafe_char) {
@@ -17,8 +39,7 @@ pub(crate) fn sanitize(text: &str, is_painted: bool) -> Cow<'_, str> {
     let mut rest = text;
     while let Some(char) = rest.chars().next() {
         // Our own colours were added before this point and must survive.
-        if is_painted && let Some(code) = own_color_code(rest) {
-            let (code, behind) = rest.split_at(code);
+        if is_painted && let Some((code, behind)) = split_own_code(rest) {
             written.push_str(code);
             rest = behind;
             continue;
@@ -49,26 +70,28 @@ pub(crate) fn is_unsafe_char(char: char) -> bool {
     is_control || is_format
 }
 
-/// The length of one of our colour codes at the start of a text.
-fn own_color_code(text: &str) -> Option<usize> {
-    let codes = text.strip_prefix("\u{1b}[")?;
-    let end = codes.find(|char: char| !char.is_ascii_digit() && char != ';')?;
-    let (codes, behind) = codes.split_at_checked(end)?;
-    let is_ours = |code: &str| {
-        code.is_empty() || code.parse().is_ok_and(|code: u8| OUR_CODES.contains(&code))
-    };
-    (behind.starts_with('m') && codes.split(';').all(is_ours)).then_some(2 + end + 1)
+/// One of our colour codes at the start of a text, without its mark, and the text behind it.
+fn split_own_code(text: &str) -> Option<(&str, &str)> {
+    let code = text.strip_prefix(color_mark())?;
+    let end = code.find('m').filter(|_| code.starts_with("\u{1b}["))?;
+    code.split_at_checked(end + 1)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::style::{TextStyle, Tone};
     use super::*;
 
     #[test]
     fn only_our_colours_pass() {
-        let red = "\u{1b}[1;31mbad\u{1b}[0m";
-        assert_eq!(sanitize(red, true), red);
-        assert_eq!(sanitize(red, false), "\u{fffd}[1;31mbad\u{fffd}[0m");
+        let style = TextStyle { color: true, width: None };
+        let bad = style.paint(Tone::Bad, "bad \u{1b}[32mgood\u{1b}[0m");
+        assert_eq!(
+            sanitize(&bad, true),
+            "\u{1b}[1m\u{1b}[31mbad \u{fffd}[32mgood\u{fffd}[0m\u{1b}[0m"
+        );
+        assert!(!sanitize(&bad, false).contains('\u{1b}'));
+        assert_eq!(textwrap::core::display_width(color_mark()), 0);
         for foreign in
             ["\u{1b}]0;title\u{7}", "\u{1b}[2J", "\u{1b}[8mhidden", "\u{9b}2J", "\u{1b}[", "\u{1b}"]
         {

@@ -2,6 +2,8 @@
 
 use clap::builder::styling::{AnsiColor, Style as Ansi};
 
+use super::sanitize::color_mark;
+
 /// The style of text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TextStyle {
@@ -25,8 +27,7 @@ pub(crate) enum Tone {
 impl TextStyle {
     /// Text in a given colour.
     pub(crate) fn color_text(self, color: AnsiColor, text: &str) -> String {
-        let ansi = color.on_default();
-        if self.color { format!("{ansi}{text}{ansi:#}") } else { text.to_owned() }
+        self.write(color.on_default(), text)
     }
 
     /// Text in the colour of its tone.
@@ -39,6 +40,14 @@ impl TextStyle {
             Tone::Warning => AnsiColor::Yellow.on_default(),
             Tone::Bad => AnsiColor::Red.on_default().bold(),
         };
-        if self.color { format!("{ansi}{text}{ansi:#}") } else { text.to_owned() }
+        self.write(ansi, text)
+    }
+
+    fn write(self, ansi: Ansi, text: &str) -> String {
+        if !self.color {
+            return text.to_owned();
+        }
+        let marked = |codes: String| codes.replace('\u{1b}', &format!("{}\u{1b}", color_mark()));
+        format!("{}{text}{}", marked(ansi.to_string()), marked(format!("{ansi:#}")))
     }
 }

@@ -1,8 +1,9 @@
 //! Sources of a replay: a file, or a built-in demo.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
-use std::str::FromStr;
+use std::path::PathBuf;
+
+use clap::builder::{PathBufValueParser, TypedValueParser};
 
 use super::super::agent_folders::resolve_session;
 use super::super::error::CliError;
@@ -20,19 +21,25 @@ pub(crate) enum SessionSource {
     Demo(&'static DemoSession),
 }
 
-impl FromStr for SessionSource {
-    type Err = String;
+impl SessionSource {
+    /// The parser of an argument: names of files need not be UTF-8.
+    pub(crate) fn parser() -> impl TypedValueParser<Value = SessionSource> {
+        PathBufValueParser::new().try_map(SessionSource::from_argument)
+    }
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        match DemoSession::find(text).filter(|_| text.starts_with(DEMO_PREFIX)) {
+    fn from_argument(path: PathBuf) -> Result<SessionSource, String> {
+        let Some(text) = path.to_str().filter(|text| text.starts_with(DEMO_PREFIX)) else {
+            return Ok(SessionSource::File(path));
+        };
+        match DemoSession::find(text) {
             Some(demo) => Ok(SessionSource::Demo(demo)),
             // A file may really be called `demo:x`; it wins over an unknown demo.
-            None if text.starts_with(DEMO_PREFIX) && !Path::new(text).exists() => {
+            None if path.exists() => Ok(SessionSource::File(path)),
+            None => {
                 let demos =
                     DEMOS.map(|demo| format!("{DEMO_PREFIX}{} ({})", demo.name, demo.about));
                 Err(format!("unknown demo; available: {}", demos.join(", ")))
             }
-            None => Ok(SessionSource::File(text.into())),
         }
     }
 }

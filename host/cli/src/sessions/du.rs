@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 use crate::chat::blob_dirs;
 use crate::error::CliError;
 use crate::output::Output;
-use crate::render::format::{format_bytes, format_count};
+use crate::render::format::{format_bytes, format_count, one_line};
+use crate::render::grid::{Grid, GridColumn};
+use crate::render::style::{TextStyle, Tone};
 use ctxhost_blobs::{DiskUsage, StoredBlob};
 
 /// Show the disk usage of sessions, and what they would use with everything inline.
@@ -33,25 +35,28 @@ impl DuArgs {
         if self.json {
             output.print_json(&to_json(&usage))?;
         } else {
-            output.print(&to_text(&usage, &roots))?;
+            output.print(&to_text(&usage, &roots, output.style()))?;
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-fn to_text(usage: &DiskUsage, roots: &[PathBuf]) -> String {
-    let mut text = String::new();
-    if !usage.sessions.is_empty() {
-        text.push_str("   logical     stored   dedup  session\n");
-    }
+fn to_text(usage: &DiskUsage, roots: &[PathBuf], style: TextStyle) -> String {
+    let mut grid = Grid::new(vec![
+        GridColumn::right("logical"),
+        GridColumn::right("stored"),
+        GridColumn::right("dedup"),
+        GridColumn::left("session").wrapping(),
+    ]);
     for session in &usage.sessions {
         let names = roots.iter().filter_map(|root| session.path.strip_prefix(root).ok());
         let name = names.into_iter().next().unwrap_or(&session.path);
-        let (logical, stored) =
-            (format_bytes(session.logical_bytes), format_bytes(session.stored_bytes));
+        let sizes = [session.logical_bytes, session.stored_bytes].map(format_bytes);
         let dedup = format_factor(session.dedup_factor());
-        text.push_str(&format!("{logical:>10} {stored:>10} {dedup:>7}  {}\n", name.display()));
+        let name = one_line(&name.display().to_string());
+        grid.row(sizes.into_iter().chain([dedup, name]).collect(), Tone::Plain);
     }
+    let mut text = if usage.sessions.is_empty() { String::new() } else { grid.render(style) };
     text.push_str(&format!(
         "{}  logical {}  stored {}  dedup {}\n",
         format_count(usage.sessions.len() as u64, "session"),

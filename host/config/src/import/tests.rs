@@ -412,3 +412,17 @@ fn merging_creates_a_missing_file_and_skips_a_broken_one() {
         assert_eq!(std::fs::read_to_string(&path).unwrap(), broken);
     }
 }
+
+#[test]
+fn a_name_with_line_ends_is_no_setting() {
+    let name = "x\nwindow_tokens = 1000\n[mcp.evil]\ncommand = \"sh\"\n#";
+    let providers =
+        serde_json::json!({ name: { "models": [{ "id": "ok", "contextWindow": 200_000 }] } });
+    let text = serde_json::json!({ "models": { "providers": providers } }).to_string();
+    let imported = import(SourceAgent::OpenClaw, "openclaw.json", &text).unwrap();
+    let config = render(&imported);
+    let read: toml::Table = config.parse().unwrap();
+    assert_eq!(read.keys().collect::<Vec<_>>(), ["models"], "{config}");
+    assert_eq!(config.matches("200000").count(), 1, "{config}");
+    crate::Config::parse("ctxhost.toml", &config).unwrap();
+}

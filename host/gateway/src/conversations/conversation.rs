@@ -49,8 +49,6 @@ pub(crate) struct ConversationState {
     pub is_persisted: bool,
     /// Whether a compaction was applied to it.
     pub is_compacted: bool,
-    /// [`compacted_window`](ctxhost_context::compacted_window) of its session; `None` if not known yet.
-    pub compacted_window: Option<u64>,
     pub last_request: LastRequest,
     /// Whether its client has asked for a summary and has not continued from one yet.
     pub awaits_summary: bool,
@@ -137,11 +135,6 @@ impl ConversationState {
         if is_waiting { None } else { self.known.match_changed(request) }
     }
 
-    /// Records whether it is compacted, after its session has changed.
-    pub(crate) fn set_compacted(&mut self, is_compacted: bool) {
-        (self.is_compacted, self.compacted_window) = (is_compacted, None);
-    }
-
     /// Whether no index entry was written for it.
     pub(crate) fn is_unindexed(&self) -> bool {
         self.index_entry.is_none()
@@ -220,7 +213,6 @@ impl Conversation {
             known: Arc::new(known_items),
             is_persisted: false,
             is_compacted,
-            compacted_window: None,
             last_request: LastRequest::default(),
             awaits_summary: false,
             is_opened: false,

@@ -109,7 +109,7 @@ impl Proxy {
             ..ShapingReport::default()
         };
         if report.compaction == "applied" {
-            ingested.conversation.state().set_compacted(true);
+            ingested.conversation.state().is_compacted = true;
             self.persist(&mut ingested).await;
         }
         let item = json!({

@@ -185,7 +185,7 @@ impl Proxy {
             // Set before rendering: a compacted conversation is never returned as the client's own
             // bytes.
             if is_applied {
-                ingested.conversation.state().set_compacted(true);
+                ingested.conversation.state().is_compacted = true;
             }
             // The first budget counts; later ones are lowered to make room for the references.
             let budget_tokens = *budget_tokens.get_or_insert(prompt.budget_tokens);
@@ -264,11 +264,12 @@ fn render(
     let (known_items, is_compacted) =
         (ingested.conversation.known_items(), ingested.conversation.state().is_compacted);
     let (enforced, view) = (&prompt.checked, &prompt.view);
-    if !is_compacted && is_untouched(enforced, view, &known_items) {
+    let session = ingested.guard.context().session();
+    let is_whole = session.is_whole() || !is_compacted;
+    if is_whole && is_untouched(enforced, view, &known_items) {
         let body = parsed.bytes.clone();
         return RenderedMessages { body, tokens: enforced.tokens, originals: Vec::new() };
     }
-    let session = ingested.guard.context().session();
     let items: Vec<PlanItem<'_>> =
         enforced.items(view).into_iter().map(|item| with_client_text(item, &known_items)).collect();
     let references = if has_references {

@@ -77,7 +77,8 @@ impl Proxy {
             let state = conversation.state();
             let is_next =
                 matches!(state.match_request(request_items), RequestMatch::Continues { .. });
-            (is_next && state.is_compacted).then(|| state.known.clone())?
+            let is_whole = guard.context().session().is_whole() || !state.is_compacted;
+            (is_next && !is_whole).then(|| state.known.clone())?
         };
         let fork = guard.fork(&ForkPoint::Leaf, "".as_ref()).ok()?;
         let context = self.render_context(&conversation, guard.context().session(), parsed.inbound);

@@ -299,7 +299,7 @@ impl Proxy {
         // The write may be partial. Reopening the file repairs it.
         let mut ingested = ingested.inspect_err(|_| self.invalidate(&conversation))?;
         let is_compacted = has_compactions(ingested.guard.context().session().session());
-        ingested.conversation.state().set_compacted(is_compacted);
+        ingested.conversation.state().is_compacted = is_compacted;
         self.persist(&mut ingested).await;
         // Its first items may have changed, and with them the key under which it is found.
         self.conversations.index(meta.key, &ingested.conversation);

@@ -13,9 +13,7 @@ use super::thinking::{ThinkingContext, ThinkingPlan, last_compacted_unit};
 use crate::conversations::{Conversation, ConversationLabel, KnownItems, PendingRequest};
 use ctxhost_agent::TurnError;
 use ctxhost_blobs::ImageStore;
-use ctxhost_context::{
-    CompactionOutcome, CompactionVerdict, LiveSession, Prompt, Target, compacted_window,
-};
+use ctxhost_context::{CompactionOutcome, CompactionVerdict, LiveSession, Prompt};
 use ctxhost_dialects::inbound::{
     EntryLocation, InboundDialect, ParsedBody, SourceBody, render_body,
 };
@@ -84,21 +82,9 @@ impl Proxy {
             ))
         };
         let label = ingested.conversation.label.get_or_init(read_label).clone();
-        if let Some(tokens) = self.whole_history_tokens(ingested, &request.target) {
-            let report = ShapingReport {
-                engine: ingested.guard.context().engine().serving_info().id,
-                tokens: Some(tokens),
-                before_tokens: Some(tokens),
-                compaction: compaction_label(&[], ingested.client_compacts),
-                session: ingested.session.clone(),
-                label,
-                max_tokens: None,
-            };
-            let body = parsed.bytes.clone();
-            return Ok(ShapedRequest { body, lowered: None, report, tokens });
-        }
         let prompt = ingested.guard.prepare(&request.target).await?;
-        let is_unchanged = record_shaping(&ingested.conversation, &prompt);
+        let is_whole = ingested.guard.context().session().is_whole();
+        let is_unchanged = record_shaping(&ingested.conversation, &prompt, is_whole);
         let (view, enforced) = (&prompt.view, &prompt.checked);
         let report = ShapingReport {
             engine: prompt.engine.clone(),
@@ -126,26 +112,6 @@ impl Proxy {
         Ok(ShapedRequest { body: body.into(), lowered: None, report, tokens: enforced.tokens })
     }
 
-    /// The size of the client's history, in estimated tokens, if it fits as it is although it was compacted: for a model with at
-    /// most half of this one's window. Otherwise one request to a small model would cost the others most of the history.
-    fn whole_history_tokens(&self, ingested: &mut IngestedRequest, target: &Target) -> Option<u64> {
-        let tokens = {
-            let mut state = ingested.conversation.state();
-            if !state.is_compacted {
-                return None;
-            }
-            let session = ingested.guard.context().session().session();
-            let window = *state
-                .compacted_window
-                .get_or_insert_with(|| compacted_window(session).unwrap_or(u64::MAX));
-            if window.saturating_mul(2) > target.window_tokens {
-                return None;
-            }
-            state.known.client_tokens()
-        };
-        (tokens <= ingested.guard.budget(target).tokens).then_some(tokens)
-    }
-
     /// What the renderer needs beside the plan.
     pub(super) fn render_context(
         &self,
@@ -154,7 +120,7 @@ impl Proxy {
         inbound: &dyn InboundDialect,
     ) -> RenderContext {
         let compacted = if inbound.has_bound_thinking() {
-            last_compacted_unit(session.session(), &conversation.known_items())
+            last_compacted_unit(session, &conversation.known_items())
         } else {
             None
         };
@@ -253,14 +219,15 @@ fn shows_all_entries(view: &Transcript, known_items: &KnownItems) -> bool {
     view.len() == known_items.entry_count() || view.iter().all(is_clients)
 }
 
-/// Records in the conversation how its request was shaped. Returns whether the client's bytes are sent.
-fn record_shaping(conversation: &Conversation, prompt: &Prompt) -> bool {
+/// Records in the conversation how its request was shaped. Returns whether the client's bytes are sent. `is_whole` is
+/// [`LiveSession::is_whole`].
+fn record_shaping(conversation: &Conversation, prompt: &Prompt, is_whole: bool) -> bool {
     let is_untouched = is_untouched(&prompt.checked, &prompt.view, &conversation.known_items());
     let mut state = conversation.state();
     if prompt.compactions.iter().any(|outcome| outcome.verdict == CompactionVerdict::Applied) {
-        state.set_compacted(true);
+        state.is_compacted = true;
     }
-    !state.is_compacted && is_untouched
+    (is_whole || !state.is_compacted) && is_untouched
 }
 
 fn keeps_all(plan: &Plan, entries: u64) -> bool {

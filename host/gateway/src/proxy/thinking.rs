@@ -16,7 +16,8 @@ use std::ops::Range;
 use ctxhost_engine_api::{EntryKind, PlanItem, Role, Transcript};
 
 use crate::conversations::KnownItems;
-use ctxhost_session::{RecordKind, Session};
+use ctxhost_context::LiveSession;
+use ctxhost_session::RecordKind;
 
 /// The answers of a request that lose their thinking.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,9 +42,15 @@ pub(super) struct ThinkingContext<'a> {
 
 /// The last item group before the latest compaction. Derived from the session, so that a restart renders the same bytes
 /// and removed thinking stays removed.
-pub(super) fn last_compacted_unit(session: &Session, known_items: &KnownItems) -> Option<usize> {
-    let mut newest_first = session.branch().into_iter().rev();
-    newest_first.by_ref().find(|record| *record.kind() == RecordKind::Compaction)?;
+pub(super) fn last_compacted_unit(
+    session: &LiveSession,
+    known_items: &KnownItems,
+) -> Option<usize> {
+    let ignored = session.ignored_compactions();
+    let mut newest_first = session.session().branch().into_iter().rev();
+    newest_first.by_ref().find(|record| {
+        *record.kind() == RecordKind::Compaction && !ignored.iter().any(|id| id == record.id())
+    })?;
     newest_first.find_map(|record| known_items.location(record.id())).map(|place| place.group)
 }
 

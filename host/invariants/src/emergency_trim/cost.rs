@@ -1,10 +1,13 @@
 //! The cost of an entry whole and with shortened texts, and the operation that shortens it.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use ctxhost_engine_api::transcript::tokens;
-use ctxhost_engine_api::{Action, Entry, Op, PlanItem, PlanNote, Transcript};
+use ctxhost_engine_api::{
+    Action, ContentBlock, Entry, Message, Op, PlanItem, PlanNote, Transcript,
+};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
@@ -14,8 +17,8 @@ use crate::pairing;
 /// The name of this layer in notes of a plan.
 pub(super) const LAYER: &str = "emergency trim";
 
-/// The text of a shortened entry that contained only images.
-const NO_TEXT: &str = "[ctxhost: content left out to fit]";
+/// What stands for the images and files of a shortened entry. Providers reject a message without text and calls.
+const NO_FILES: &str = "[ctxhost: images or files left out to fit]";
 
 /// The cost of one item, whole and by its parts.
 #[derive(Debug)]
@@ -51,7 +54,7 @@ impl TextCosts {
         let calls = entry.tool_calls();
         let text = text_to_shorten(entry, calls.is_empty());
         TextCosts {
-            text_tokens: tokens::estimate(text),
+            text_tokens: tokens::estimate(&text),
             names_tokens: calls.iter().map(|call| tokens::estimate(&call.name)).sum(),
             arguments_tokens: calls.iter().map(|call| tokens::estimate(&call.arguments)).collect(),
         }
@@ -77,7 +80,7 @@ pub(super) fn costs_of(view: &Transcript, range: Range<u64>) -> Vec<EntryCost> {
 
 /// The operation that shortens the texts of an entry to a level; `None` where the entry is within it, or
 /// would not get smaller.
-pub(super) fn shorten_entry(entry: &Entry<'_>, level_tokens: u64) -> Option<Op> {
+pub(crate) fn shorten_entry(entry: &Entry<'_>, level_tokens: u64) -> Option<Op> {
     if entry.tokens() <= level_tokens {
         return None;
     }
@@ -86,7 +89,7 @@ pub(super) fn shorten_entry(entry: &Entry<'_>, level_tokens: u64) -> Option<Op> 
     if tokens >= entry.tokens() {
         return None;
     }
-    let text = shorten(text_to_shorten(entry, parts.arguments_tokens.is_empty()), level_tokens);
+    let text = shorten(&text_to_shorten(entry, parts.arguments_tokens.is_empty()), level_tokens);
     let seq = entry.seq();
     // A text replacement keeps calls unchanged; only long arguments need a rewrite.
     let action = if parts.arguments_tokens.iter().all(|tokens| *tokens <= level_tokens) {
@@ -101,11 +104,19 @@ pub(super) fn shorten_entry(entry: &Entry<'_>, level_tokens: u64) -> Option<Op> 
     Some(Op { action, note: Some(note) })
 }
 
-/// The entry's text; a placeholder where it has neither text nor calls, since providers refuse empty messages.
-fn text_to_shorten<'a>(entry: &Entry<'a>, calls_nothing: bool) -> &'a str {
-    // Providers reject a message without text and calls.
+/// The entry's text, with a notice at its end if images or files are left out.
+fn text_to_shorten<'a>(entry: &Entry<'a>, calls_nothing: bool) -> Cow<'a, str> {
     let is_blank = entry.text().trim().is_empty();
-    if is_blank && calls_nothing { NO_TEXT } else { entry.text() }
+    if is_blank && calls_nothing {
+        return Cow::Borrowed(NO_FILES);
+    }
+    let message = Message::parse(entry.raw(), "");
+    let is_file =
+        |block: &ContentBlock| matches!(block, ContentBlock::Image { .. } | ContentBlock::Other(_));
+    if calls_nothing && message.blocks.iter().any(is_file) {
+        return Cow::Owned(format!("{}\n{NO_FILES}", entry.text()));
+    }
+    Cow::Borrowed(entry.text())
 }
 
 type JsonMembers = BTreeMap<String, Box<RawValue>>;

@@ -122,7 +122,8 @@ fn held_numbers(
 fn live_slots(contents: &SessionContents, saved: &[SavedSlot]) -> Option<Vec<LiveSlot>> {
     let is_compaction = |record: &&Record| *record.kind() == RecordKind::Compaction;
     let items_of = |at: usize| {
-        contents.record_at(at).filter(is_compaction).and_then(projection_items::read_items)
+        let compaction = contents.record_at(at).filter(is_compaction)?;
+        Some(projection_items::read_projection(compaction)?.items)
     };
     let items: Vec<Option<Vec<StoredItem>>> = (0..contents.records.len()).map(items_of).collect();
     let items = |at: usize| items.get(at)?.as_deref();
@@ -158,10 +159,19 @@ fn is_sufficient(contents: &SessionContents) -> bool {
             .clone()
             .any(|record| skipped.id_fingerprints.has_record(record.id()) || undo::is_undo(record))
         && tail.clone().all(|record| orphan_results::is_resolvable(contents, record))
+        // It was made from records before the base.
+        && !tail.clone().any(ignores_compactions)
         // On another branch, other records may be live.
         && contents.tree.path_backwards().any(|at| at == base.at)
         // Pi's rule takes records from before the compaction.
-        && !LiveTranscript::from_branch(contents, contents.first_task).used_pi_rule()
+        && !LiveTranscript::from_branch(contents, contents.first_task, &[]).used_pi_rule()
+}
+
+/// Whether a record is a compaction that was made without earlier ones.
+fn ignores_compactions(record: &Record) -> bool {
+    *record.kind() == RecordKind::Compaction
+        && projection_items::read_projection(record)
+            .is_some_and(|projection| !projection.ignored_compactions.is_empty())
 }
 
 /// Whether the parent that a record names is loaded and is the one it was attached to.

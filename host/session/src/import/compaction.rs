@@ -85,6 +85,7 @@ impl CompactionWriter {
                 trigger: compaction.trigger,
                 tokens_after: compaction.tokens_after,
                 items: stored,
+                ignored_compactions: Vec::new(),
                 engine_details: Value::Null,
                 host_details: Value::Null,
             },

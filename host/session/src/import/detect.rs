@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 use super::block::kind;
 use super::chat::ChatDocument;
 use super::json_lines::{JsonRecord, records, strip_bom};
+use super::surrogates::replace_halves;
 use super::transcript::{ImportError, ImportFormat};
 use crate::record::has_session_record_fields;
 
@@ -20,6 +21,7 @@ const NAME_CHARS: usize = 40;
 /// A list of plain text messages fits both API dialects and counts as [`ImportFormat::OpenAi`]; both read it
 /// alike.
 pub fn detect(bytes: &[u8]) -> Result<ImportFormat, ImportError> {
+    let bytes = &*replace_halves(bytes);
     if strip_bom(bytes).trim_ascii().is_empty() {
         return Err(ImportError::Empty);
     }

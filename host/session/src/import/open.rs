@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::compaction::CompactionWriter;
 use super::detect::detect;
 use super::json_lines::strip_bom;
+use super::surrogates::replace_halves;
 use super::transcript::{ImportError, ImportFormat, ImportProblem, ImportedTranscript};
 use super::{anthropic, claude_code, codex, gemini_cli, openai, opencode};
 use crate::{RecordBody, Session, SessionError, SessionHeader};
@@ -68,6 +69,7 @@ pub fn import_messages(
     format: ImportFormat,
     bytes: &[u8],
 ) -> Result<ImportedTranscript, ImportError> {
+    let bytes = &*replace_halves(bytes);
     match format {
         ImportFormat::Pi => Err(ImportError::Pi),
         ImportFormat::ClaudeCode => claude_code::import(bytes),

@@ -378,3 +378,19 @@ fn the_first_request_is_pinned_and_not_inserted_text() {
     let lines = [claude("a", Value::Null, reminder), claude("b", json!("a"), "Mend the parser.")];
     assert_eq!(pinned(&lines.join("\n")), ["Mend the parser."]);
 }
+
+#[test]
+fn half_of_a_surrogate_pair_costs_only_itself() {
+    for sample in SAMPLES {
+        let cut = sample.replace("it", r"it \ud83d").replace("be brief", r"be \udE00 brief");
+        let (format, whole) = (detect(sample.as_bytes()).unwrap(), sample.as_bytes());
+        assert_eq!(detect(cut.as_bytes()).unwrap(), format);
+        let (whole, cut) =
+            (import_messages(format, whole), import_messages(format, cut.as_bytes()));
+        let (whole, cut) = (whole.unwrap(), cut.unwrap());
+        assert_eq!(cut.problems, whole.problems, "{format:?}");
+        assert_eq!(cut.messages.len(), whole.messages.len());
+        let texts = serde_json::to_string(&messages(&cut)).unwrap();
+        assert!(texts.contains("it \u{fffd}"), "{format:?}: {texts}");
+    }
+}

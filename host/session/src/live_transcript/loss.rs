@@ -17,7 +17,7 @@ impl Session {
     pub fn find_newest_loss(&self, is_match: impl Fn(&NewEntry) -> bool) -> Option<&Record> {
         let contents: &SessionContents = &self.contents;
         let mut search = LossSearch {
-            live: LiveTranscript::from_path(contents, None, &[]),
+            live: LiveTranscript::from_path(contents, None, &[], &[]),
             is_match,
             of_records: HashMap::new(),
             of_changes: HashMap::new(),
@@ -51,7 +51,7 @@ impl<F: Fn(&NewEntry) -> bool> LossSearch<'_, F> {
                     let added = self.live.slots.len();
                     self.live.add_records(path.get(seen..step));
                     had_match = had_match || self.matches_from(added);
-                    self.live.compact(path, step, projection_items::read_items(record));
+                    self.live.compact(path, step, projection_items::read_projection(record));
                     seen = step + 1;
                     let has_match = self.matches_from(0);
                     if had_match && !has_match {

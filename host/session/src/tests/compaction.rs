@@ -351,3 +351,91 @@ fn the_record_is_a_compaction_of_pi() {
         ]
     );
 }
+
+/// Compacts the live transcript without these compactions.
+fn compact_without(
+    session: &mut Session,
+    ignored: &[String],
+    build: impl Fn(&mut Plan),
+) -> Result<String, SessionError> {
+    let view = session.live_without(ignored, 0).snapshot();
+    let mut plan = Plan::default();
+    build(&mut plan);
+    session.compact(NewCompaction { ignored, ..NewCompaction::of_tests(&plan, &view) })
+}
+
+#[test]
+fn the_newest_compactions_can_be_ignored() {
+    let mut session = memory();
+    talk(&mut session, 4);
+    let large = compact(&mut session, |plan| {
+        plan.insert(Role::User, "large", 0..2).keep(2..4);
+    })
+    .unwrap();
+    session.append(user("fifth")).unwrap();
+    let small = compact(&mut session, |plan| {
+        plan.insert(Role::User, "small", 0..3).keep(3..4);
+    })
+    .unwrap();
+    let smaller = compact(&mut session, |plan| {
+        plan.insert(Role::User, "smaller", 0..2);
+    })
+    .unwrap();
+    session.append(user("sixth")).unwrap();
+    let without = |ids: &[&String]| {
+        let ids: Vec<String> = ids.iter().map(|id| (*id).clone()).collect();
+        let live = seen(&session.live_without(&ids, 0));
+        live.into_iter().map(|entry| entry.text).collect::<Vec<_>>()
+    };
+    assert_eq!(without(&[]), ["smaller", "sixth"]);
+    assert_eq!(without(&[&smaller]), ["small", "fifth", "sixth"]);
+    assert_eq!(without(&[&smaller, &small]), ["large", "message 3", "message 4", "fifth", "sixth"]);
+    let all = ["message 1", "message 2", "message 3", "message 4", "fifth", "sixth"];
+    assert_eq!(without(&[&smaller, &small, &large]), all);
+    assert_eq!(
+        without(&[&small]),
+        ["smaller", "sixth"],
+        "a newer one that counts was made from it"
+    );
+}
+
+#[test]
+fn a_compaction_that_was_made_without_others_names_them() {
+    let mut session = memory();
+    talk(&mut session, 4);
+    let small = compact(&mut session, |plan| {
+        plan.insert(Role::User, "small", 0..4);
+    })
+    .unwrap();
+    session.append(user("fifth")).unwrap();
+    let before = session.to_bytes();
+    let id = compact_without(&mut session, std::slice::from_ref(&small), |plan| {
+        plan.insert(Role::User, "large", 0..2).keep(2..5);
+    })
+    .unwrap();
+    let large = ["large", "message 3", "message 4", "fifth"];
+    assert_eq!(texts(&session), large);
+    assert_eq!(texts(&reopened(&session)), large);
+    assert_eq!(written(&session, &id)["details"]["ctxhost"]["ignoredCompactions"], json!([small]));
+    assert_eq!(session.live_before(&id).unwrap().snapshot().len(), 5, "what it was made from");
+    assert_eq!(as_pi_reads(&session)[1..], ["message 3", "message 4", "fifth"]);
+
+    session.append(user("sixth")).unwrap();
+    compact(&mut session, |plan| {
+        plan.insert(Role::User, "next", 0..3).keep(3..5);
+    })
+    .unwrap();
+    assert_eq!(texts(&reopened(&session)), ["next", "fifth", "sixth"]);
+    session.undo_newest_compaction().unwrap();
+    assert_eq!(texts(&reopened(&session)), ["large", "message 3", "message 4", "fifth", "sixth"]);
+    session.undo_compaction_of(&id).unwrap();
+    assert_eq!(texts(&reopened(&session)), ["small", "fifth", "sixth"]);
+
+    // Its view is not the live transcript of the branch, which it has to say.
+    let mut session = Session::parse("again", &before).unwrap();
+    let whole = session.live_without(std::slice::from_ref(&small), 0).snapshot();
+    let plan = Plan::keep_all(whole.len());
+    let unsaid = session.compact(NewCompaction::of_tests(&plan, &whole));
+    assert!(matches!(unsaid, Err(SessionError::Plan { .. })));
+    assert_eq!(session.to_bytes(), before);
+}

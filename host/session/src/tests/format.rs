@@ -65,6 +65,7 @@ fn every_field_that_is_written_is_described() {
         engine_version: "1".to_owned(),
         trigger: "manual".to_owned(),
         timestamp_ms: None,
+        ignored: &[],
         extra_details: json!({ "a": 1 }),
     };
     session.compact(compaction).unwrap();

@@ -93,12 +93,14 @@ fn check_the_same(place: &Place, choices: &[u8]) {
         assert_eq!(fast.leaf().unwrap().line(), whole.leaf().unwrap().line());
         assert_eq!(entry(&fast, &id), entry(&whole, &id));
     }
-    let view = whole.live(0).snapshot();
+    // Of every third, the newest compaction does not count.
+    let newest =
+        whole.newest_compaction().filter(|_| choices.first().is_some_and(|it| it % 3 == 0));
+    let ignored: Vec<String> = newest.map(|newest| newest.id().to_owned()).into_iter().collect();
+    let view = whole.live_without(&ignored, 0).snapshot();
     let plan = any_plan(&view, choices);
-    assert_eq!(
-        fast.compact(NewCompaction::of_tests(&plan, &view)).unwrap(),
-        whole.compact(NewCompaction::of_tests(&plan, &view)).unwrap()
-    );
+    let compaction = NewCompaction { ignored: &ignored, ..NewCompaction::of_tests(&plan, &view) };
+    assert_eq!(fast.compact(compaction.clone()).unwrap(), whole.compact(compaction).unwrap());
     assert_eq!(fast.leaf().unwrap().line(), whole.leaf().unwrap().line());
     for session in [&mut fast, &mut whole] {
         session.append_at(user("after it"), 10_000).unwrap();

@@ -146,6 +146,7 @@ pub(crate) fn compact(session: &mut Session, tail: u64) {
         engine_version: "1".into(),
         trigger: "manual".into(),
         timestamp_ms: Some(5),
+        ignored: &[],
         extra_details: json!(null),
     };
     session.compact(compaction).unwrap();

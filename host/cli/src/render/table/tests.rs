@@ -1,6 +1,7 @@
 //! Tests of the terminal report.
 
 use super::super::sample;
+use super::super::sanitize::sanitize;
 use super::super::wrap::{widest_line, wrap};
 use super::*;
 
@@ -67,6 +68,7 @@ fn a_narrow_terminal_puts_long_text_below_its_row() {
 #[test]
 fn colour_changes_no_text() {
     let colored = render(&sample::troubled(), TextStyle { color: true, width: None });
+    let colored = sanitize(&colored, true);
     assert!(colored.contains("\u{1b}[1m\u{1b}[31m"), "a violation is red");
     let plain = anstream::adapter::strip_str(&colored).to_string();
     assert_eq!(plain, render(&sample::troubled(), TextStyle::default()));

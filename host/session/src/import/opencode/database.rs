@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Row};
 use serde_json::{Value, json};
 
+use super::super::surrogates::replace_halves;
 use super::database_path::DatabaseSession;
 
 /// The columns of a session whose JSON is a field of the same name.
@@ -85,7 +86,7 @@ fn session_info(row: &Row<'_>) -> Value {
     }
     for column in JSON_COLUMNS {
         let text = row.get::<_, Option<String>>(column).ok().flatten();
-        if let Some(value) = text.and_then(|text| serde_json::from_str(&text).ok()) {
+        if let Some(value) = text.and_then(|text| parse(&text).ok()) {
             info.insert(column.into(), value);
         }
     }
@@ -96,11 +97,15 @@ fn session_info(row: &Row<'_>) -> Value {
 /// reports.
 fn stored_object(row: &Row<'_>) -> rusqlite::Result<(String, Value)> {
     let (id, data): (String, String) = (row.get(0)?, row.get(1)?);
-    let mut object = serde_json::from_str(&data).unwrap_or_else(|_| json!({}));
+    let mut object = parse(&data).unwrap_or_else(|_| json!({}));
     if let Value::Object(fields) = &mut object {
         fields.insert("id".into(), id.clone().into());
     }
     Ok((id, object))
+}
+
+fn parse(text: &str) -> serde_json::Result<Value> {
+    serde_json::from_slice(&replace_halves(text.as_bytes()))
 }
 
 fn open(path: &Path) -> io::Result<Connection> {
