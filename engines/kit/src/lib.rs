@@ -44,6 +44,7 @@ pub mod ledger;
 pub mod name_ledger;
 pub mod subagents;
 
+mod best_first;
 pub mod excerpt;
 pub mod retrieval;
 pub mod search;

@@ -5,13 +5,13 @@
 
 mod entry_names;
 mod name_lists;
+mod name_numbers;
 mod name_set;
-
-use std::collections::HashMap;
 
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 use ctxhost_engine_api::{Entry, EntryKind, Role};
 
+use crate::best_first::{BestFirst, key_of, number_of};
 use crate::calls::{SHORT_ARGUMENT_BYTES, for_each_argument_text};
 use crate::dialogue::is_request;
 use crate::files::{FileOperation, path_argument};
@@ -24,6 +24,7 @@ use crate::summary::envelope::unwrap_summary;
 
 use entry_names::EntryNames;
 use name_lists::{BLOCK_CHARS, NameLists, listed_facts};
+use name_numbers::NameNumbers;
 
 pub use name_lists::TAG;
 pub use name_set::NameSet;
@@ -57,7 +58,7 @@ const MAX_MISSES: usize = 64;
 /// The names of one session.
 #[derive(Clone, Debug, Default)]
 pub struct NameLedger {
-    numbers: HashMap<Box<str>, u32>,
+    numbers: NameNumbers,
     rows: Vec<NameRow>,
     /// The heaviest rows. Only a mention raises a weight, so a row that was removed returns with its
     /// next mention.
@@ -184,11 +185,15 @@ impl NameLedger {
         !self.facts.is_empty()
     }
 
+    fn find_number(&self, name: &str) -> Option<u32> {
+        self.numbers.get(name, &self.rows)
+    }
+
     /// The numbers of the known names in a text.
     pub fn name_numbers(&self, text: &str) -> Vec<u32> {
         let mut numbers = Vec::new();
-        for_each_identifier(text, |name| numbers.extend(self.numbers.get(name.text)));
-        numbers.extend(listed_facts(text).filter_map(|fact| self.numbers.get(fact.text)));
+        for_each_identifier(text, |name| numbers.extend(self.find_number(name.text)));
+        numbers.extend(listed_facts(text).filter_map(|fact| self.find_number(fact.text)));
         numbers
     }
 
@@ -205,7 +210,9 @@ impl NameLedger {
         };
         let facts = self.facts.iter().rev().copied().filter(is_fact);
         let left = self.fill(facts, fact_room, &mut lists);
-        let ranked = self.ranked(shown, boosted, most_chars).into_iter();
+        // A name takes at least four characters with its comma, so more are never listed.
+        let most = (most_chars / 4) as usize + 1;
+        let ranked = self.ranked(shown, boosted).take(most);
         self.fill(ranked, room - (fact_room - left), &mut lists);
         lists.render()
     }
@@ -237,29 +244,18 @@ impl NameLedger {
         room
     }
 
-    /// The heaviest names that can fit, heaviest first.
-    fn ranked(&self, shown: &NameSet, boosted: &NameSet, most_chars: u64) -> Vec<u32> {
+    /// The candidates that are not in `shown`, heaviest first.
+    fn ranked(&self, shown: &NameSet, boosted: &NameSet) -> impl Iterator<Item = u32> {
         let is_other =
             |number: &&u32| self.rows.get(**number as usize).is_some_and(|row| !row.is_candidate);
         // A bonus may lift a name above the candidates.
         let all = self.candidates.iter().chain(boosted.numbers.iter().filter(is_other));
-        let mut ranked: Vec<(f32, u32)> = all
-            .filter(|number| !shown.contains(**number))
-            .filter_map(|number| {
-                let bonus = if boosted.contains(*number) { BOOST_LOG2 } else { 0.0 };
-                Some((self.rows.get(*number as usize)?.rank() + bonus, *number))
-            })
-            .collect();
-        let order = |l: &(f32, u32), r: &(f32, u32)| r.0.total_cmp(&l.0).then(l.1.cmp(&r.1));
-        // A name takes at least four characters with its comma, so more are never listed.
-        let most = (most_chars / 4) as usize + 1;
-        if ranked.len() > most {
-            // Only the candidates that can fit are sorted.
-            ranked.select_nth_unstable_by(most, order);
-            ranked.truncate(most);
-        }
-        ranked.sort_unstable_by(order);
-        ranked.into_iter().map(|(_, number)| number).collect()
+        let keys = all.filter(|number| !shown.contains(**number)).filter_map(|number| {
+            let bonus = if boosted.contains(*number) { BOOST_LOG2 } else { 0.0 };
+            // Of equal ranks the earlier name comes first.
+            Some(key_of(self.rows.get(*number as usize)?.rank() + bonus, !*number))
+        });
+        BestFirst::new(keys).map(|key| !number_of(key))
     }
 
     /// Makes a row a candidate; the lightest candidates are removed from time to time.
@@ -281,13 +277,11 @@ impl NameLedger {
 
     /// Memory use in bytes, including allocations.
     pub fn size_bytes(&self) -> usize {
-        // Each name is stored twice: as a key and in its row.
-        let names: usize = self.rows.iter().map(|row| 2 * row.name.len()).sum();
+        let names: usize = self.rows.iter().map(|row| row.name.len()).sum();
         let entries: usize = self.by_entry.iter().map(|names| size_of_val(&**names)).sum();
-        let key = size_of::<(Box<str>, u32)>() + 1;
         names
             + entries
-            + self.numbers.capacity() * key
+            + self.numbers.size_bytes()
             + self.rows.capacity() * size_of::<NameRow>()
             + self.by_entry.capacity() * size_of::<Box<[u32]>>()
             + self.clean_entries.capacity()

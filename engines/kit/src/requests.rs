@@ -66,13 +66,14 @@ pub enum RequestForm {
 }
 
 /// The requests that take at most `room_tokens`, by position: rules in half of it, then facts in half of it, then the
-/// others, and those that newer ones repeat last. `newest_first` is their order. A text that is too long is skipped.
-/// Images and files take what the texts leave.
+/// others, and those that newer ones repeat last. `newest_first` is their order; those that are shown anyway are left
+/// out. A text that is too long is skipped. Images and files take what the texts leave.
 pub fn choose_requests(
-    newest_first: &[SizedRequest],
+    newest_first: impl Iterator<Item = SizedRequest> + Clone,
     room_tokens: u64,
+    is_shown: impl Fn(u64) -> bool,
 ) -> BTreeMap<u64, RequestForm> {
-    let mut chosen = BTreeMap::new();
+    let mut chosen: BTreeMap<u64, SizedRequest> = BTreeMap::new();
     let mut left_tokens = room_tokens;
     // At most half each, so that they do not displace what was asked last.
     type IsOfKind = fn(&SizedRequest) -> bool;
@@ -84,22 +85,26 @@ pub fn choose_requests(
     ];
     for (is_of_kind, most_tokens) in kinds {
         let mut room_tokens = most_tokens.min(left_tokens);
-        for request in newest_first.iter().filter(|request| is_of_kind(request)) {
-            if request.text_tokens <= room_tokens && !chosen.contains_key(&request.seq) {
-                chosen.insert(request.seq, RequestForm::Text);
+        for request in newest_first.clone() {
+            // In a long session few fit, and the size is the cheapest to know.
+            let is_candidate = request.text_tokens <= room_tokens && is_of_kind(&request);
+            if is_candidate && !chosen.contains_key(&request.seq) && !is_shown(request.seq) {
+                chosen.insert(request.seq, request);
                 room_tokens -= request.text_tokens;
                 left_tokens -= request.text_tokens;
             }
         }
     }
-    for request in newest_first {
+    let mut forms = BTreeMap::new();
+    for (seq, request) in chosen.into_iter().rev() {
         let more_tokens = request.tokens - request.text_tokens;
-        if let Some(form) = chosen.get_mut(&request.seq).filter(|_| more_tokens <= left_tokens) {
-            *form = RequestForm::Whole;
+        let form = if more_tokens <= left_tokens { RequestForm::Whole } else { RequestForm::Text };
+        if form == RequestForm::Whole {
             left_tokens -= more_tokens;
         }
+        forms.insert(seq, form);
     }
-    chosen
+    forms
 }
 
 /// The requests of one session, oldest first.
@@ -136,16 +141,13 @@ impl RequestList {
         room_tokens: u64,
         is_shown: impl Fn(u64) -> bool,
     ) -> BTreeMap<u64, RequestForm> {
-        let older = self.requests.iter().enumerate().filter(|(_, request)| request.seq < end);
-        let mut older: Vec<SizedRequest> = older
-            .filter(|(_, request)| !is_shown(request.seq))
-            .map(|(at, request)| SizedRequest {
-                is_repeated: self.wordings.is_repeated(at),
-                ..*request
-            })
-            .collect();
-        older.reverse();
-        choose_requests(&older, room_tokens)
+        let older = self.requests.partition_point(|request| request.seq < end);
+        let older = self.requests.get(..older).unwrap_or_default().iter().enumerate().rev();
+        let newest_first = older.map(|(at, request)| SizedRequest {
+            is_repeated: self.wordings.is_repeated(at),
+            ..*request
+        });
+        choose_requests(newest_first, room_tokens, is_shown)
     }
 
     /// Memory use in bytes.
@@ -171,6 +173,10 @@ mod tests {
         }
     }
 
+    fn choose(newest_first: &[SizedRequest], room_tokens: u64) -> BTreeMap<u64, RequestForm> {
+        choose_requests(newest_first.iter().copied(), room_tokens, |_| false)
+    }
+
     #[test]
     fn a_rule_stays_before_newer_requests() {
         let requests = [
@@ -179,8 +185,7 @@ mod tests {
             request(5, 4, false),
             request(1, 5, true),
         ];
-        let chosen =
-            |room_tokens| Vec::from_iter(choose_requests(&requests, room_tokens).into_keys());
+        let chosen = |room_tokens| Vec::from_iter(choose(&requests, room_tokens).into_keys());
         assert_eq!(chosen(10), [1, 9]);
         assert_eq!(chosen(13), [1, 5, 9]);
         assert_eq!(chosen(9), [5, 9], "a rule takes at most half");
@@ -188,9 +193,9 @@ mod tests {
         assert!(chosen(0).is_empty());
         let with_fact =
             [request(9, 4, false), SizedRequest { states_fact: true, ..request(3, 4, false) }];
-        assert_eq!(Vec::from_iter(choose_requests(&with_fact, 8).into_keys()), [3, 9]);
+        assert_eq!(Vec::from_iter(choose(&with_fact, 8).into_keys()), [3, 9]);
         assert_eq!(
-            Vec::from_iter(choose_requests(&with_fact, 7).into_keys()),
+            Vec::from_iter(choose(&with_fact, 7).into_keys()),
             [9],
             "a fact takes at most half"
         );
@@ -202,7 +207,7 @@ mod tests {
             |seq| SizedRequest { tokens: 2_024, text_tokens: 24, ..request(seq, 0, false) };
         let requests = [with_image(6), request(4, 20, false), with_image(2)];
         let (whole, text) = (RequestForm::Whole, RequestForm::Text);
-        let chosen = |room_tokens| Vec::from_iter(choose_requests(&requests, room_tokens));
+        let chosen = |room_tokens| Vec::from_iter(choose(&requests, room_tokens));
         assert_eq!(chosen(100), [(2, text), (4, whole), (6, text)]);
         assert_eq!(chosen(2_068), [(2, text), (4, whole), (6, whole)], "the newest image first");
     }

@@ -46,11 +46,11 @@ impl EntryNames<'_> {
     ) -> u32 {
         let name = identifier.text;
         let ledger = &mut *self.ledger;
-        let number = match ledger.numbers.get(name) {
-            Some(number) => *number,
+        let number = match ledger.find_number(name) {
+            Some(number) => number,
             None => {
                 let number = ledger.rows.len() as u32;
-                ledger.numbers.insert(name.into(), number);
+                ledger.numbers.insert(name, number);
                 ledger.rows.push(NameRow {
                     name: name.into(),
                     kind: identifier.kind,

@@ -60,15 +60,16 @@ pub struct TextSlice {
     pub group: u32,
     /// Byte range in the entry's text; empty for calls.
     start: u32,
-    end: u32,
+    bytes: u16,
     /// Size in tokens.
-    pub tokens: u32,
+    pub tokens: u16,
 }
 
 impl TextSlice {
     /// Byte range in the entry's text; empty for calls.
     pub fn range(&self) -> Range<usize> {
-        self.start as usize..self.end as usize
+        let start = self.start as usize;
+        start..start + usize::from(self.bytes)
     }
 }
 
@@ -204,8 +205,9 @@ impl HistoryIndex {
             entry,
             group,
             start: text.start as u32,
-            end: text.end as u32,
-            tokens: u32::try_from(tokens).unwrap_or(u32::MAX),
+            // A slice has at most some hundred tokens, so both fit.
+            bytes: u16::try_from(text.len()).unwrap_or(u16::MAX),
+            tokens: u16::try_from(tokens).unwrap_or(u16::MAX),
         });
     }
 

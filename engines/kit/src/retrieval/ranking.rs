@@ -5,8 +5,10 @@
 //! so that short slices leave room for more. User messages count twice, because only the user can
 //! repeat them.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
+use crate::best_first::{key_of, number_of};
 use crate::search::{SliceScores, sort_best_first};
 
 use super::history_index::{HistoryIndex, NO_ENTRY};
@@ -81,23 +83,22 @@ impl HistoryIndex {
             }
             let score = (scores.get(number) + around) * weight;
             // The root: proportional to the size would only find the shortest slices.
-            ranked.push((number, score / (slice.tokens as f32 + OVERHEAD_TOKENS).sqrt()));
+            ranked.push((number, score / (f32::from(slice.tokens) + OVERHEAD_TOKENS).sqrt()));
         }
     }
 
     /// The entries with the best slices, each with its group. A text without an entry counts as one.
     fn best_entries(&self, scores: &SliceScores) -> Vec<((u32, u32), f32)> {
         let mut best: HashMap<(u32, u32), f32> = HashMap::new();
-        let mut hits: Vec<u32> = scores.hits().to_vec();
+        let hits = scores.hits().iter();
+        let mut hits: Vec<u64> = hits.map(|slice| key_of(scores.get(*slice), *slice)).collect();
         // Several slices of an entry may be among the best; four per entry are enough.
         let most = BEST_ENTRIES * 4;
         if hits.len() > most {
-            hits.select_nth_unstable_by(most, |left, right| {
-                scores.get(*right).total_cmp(&scores.get(*left)).then(right.cmp(left))
-            });
+            hits.select_nth_unstable_by_key(most, |key| Reverse(*key));
             hits.truncate(most);
         }
-        for number in hits {
+        for number in hits.into_iter().map(number_of) {
             let Some(slice) = self.slices.get(number as usize) else { continue };
             if slice.group == NO_ENTRY {
                 continue;

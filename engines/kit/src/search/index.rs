@@ -5,7 +5,10 @@
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::hash::{BuildHasherDefault, Hasher};
+
+use crate::best_first::key_of;
 
 /// Saturation and length normalisation of BM25: the usual constants, not fitted to data.
 const K1: f32 = 1.2;
@@ -22,12 +25,24 @@ const QUERY_POSTINGS: u32 = 50_000;
 /// The inverted index of one session.
 #[derive(Debug, Default)]
 pub struct TermIndex {
-    postings: HashMap<u64, Postings, BuildHasherDefault<TermHasher>>,
+    terms: HashMap<u64, TermSlices, BuildHasherDefault<TermHasher>>,
+    /// The postings of the terms of several slices.
+    postings: Vec<Postings>,
     /// Number of terms per slice.
     lengths: Vec<u16>,
     total_length: u64,
     /// Buffer for the terms of the slice being added.
     pending: Vec<u64>,
+}
+
+/// Where a term occurs.
+// Most terms occur in one slice, and a list for each of them would take half of the index.
+#[derive(Clone, Copy, Debug)]
+enum TermSlices {
+    /// In one slice, this often.
+    One { slice: u32, times: u8 },
+    /// The number of its postings.
+    Several(u32),
 }
 
 /// Postings of one term: pairs of the distance to the previous slice and the number of occurrences.
@@ -96,15 +111,8 @@ impl SliceScores {
 
 /// Sorts slices with their scores, best first; of equal ones the newest, because later words count.
 pub fn sort_best_first(slices: &mut [(u32, f32)]) {
-    slices.sort_unstable_by_key(|(slice, score)| {
-        Reverse(u64::from(order_of(*score)) << 32 | u64::from(*slice))
-    });
-}
-
-/// A number in the total order of scores: comparing numbers takes half the time.
-fn order_of(score: f32) -> u32 {
-    let bits = score.to_bits();
-    if score.is_sign_negative() { !bits } else { bits | 1 << 31 }
+    // Comparing numbers takes half the time of comparing scores.
+    slices.sort_unstable_by_key(|(slice, score)| Reverse(key_of(*score, *slice)));
 }
 
 impl TermIndex {
@@ -121,14 +129,31 @@ impl TermIndex {
         terms.sort_unstable();
         for equal in terms.chunk_by(|left, right| left == right) {
             let Some(term) = equal.first() else { continue };
-            let postings = self.postings.entry(*term).or_default();
-            write_number(&mut postings.bytes, slice - postings.last);
-            write_number(&mut postings.bytes, equal.len().min(255) as u32);
-            postings.last = slice;
-            postings.slices += 1;
+            self.add_posting(*term, slice, equal.len().min(255) as u8);
         }
         self.pending = terms;
         slice
+    }
+
+    fn add_posting(&mut self, term: u64, slice: u32, times: u8) {
+        let postings = &mut self.postings;
+        match self.terms.entry(term) {
+            Entry::Vacant(new) => _ = new.insert(TermSlices::One { slice, times }),
+            Entry::Occupied(mut known) => match *known.get() {
+                TermSlices::One { slice: first, times: first_times } => {
+                    known.insert(TermSlices::Several(postings.len() as u32));
+                    let mut list = Postings::default();
+                    list.push(first, first_times);
+                    list.push(slice, times);
+                    postings.push(list);
+                }
+                TermSlices::Several(number) => {
+                    if let Some(list) = postings.get_mut(number as usize) {
+                        list.push(slice, times);
+                    }
+                }
+            },
+        }
     }
 
     /// Scores every slice that shares a term with the weighted query terms.
@@ -138,38 +163,74 @@ impl TermIndex {
         let slices = self.lengths.len() as f32;
         let mean_length = (self.total_length as f32 / slices.max(1.0)).max(1.0);
         let terms = query.iter().filter_map(|(term, weight)| {
-            self.postings.get(term).map(|postings| (postings, *weight))
+            let places = *self.terms.get(term)?;
+            Some((places, self.count_of(places), *weight))
         });
-        let mut terms: Vec<(&Postings, f32)> = terms.collect();
+        let mut terms: Vec<(TermSlices, u32, f32)> = terms.collect();
         // The sort is stable, so terms of equal rarity keep the order of the query.
-        terms.sort_by_key(|(postings, _)| postings.slices);
+        terms.sort_by_key(|(_, count, _)| *count);
         let mut read = 0;
-        for (postings, weight) in terms.into_iter().take(QUERY_TERMS) {
+        for (places, count, weight) in terms.into_iter().take(QUERY_TERMS) {
             // Frequent terms carry little information but most of the work in a long session.
-            if read > 0 && read + postings.slices > QUERY_POSTINGS {
+            if read > 0 && read + count > QUERY_POSTINGS {
                 break;
             }
-            read += postings.slices;
-            let count = postings.slices as f32;
+            read += count;
+            let count = count as f32;
             let rarity = (1.0 + (slices - count + 0.5) / (count + 0.5)).ln() * weight;
-            let mut slice = 0;
-            let mut bytes = postings.bytes.as_slice();
-            while !bytes.is_empty() {
-                slice += read_number(&mut bytes);
-                let times = read_number(&mut bytes) as f32;
+            self.for_each_posting(places, |slice, times| {
                 let length = f32::from(self.lengths.get(slice as usize).copied().unwrap_or(1));
                 let norm = K1 * (1.0 - B + B * length / mean_length);
+                let times = f32::from(times);
                 scores.add(slice, rarity * times * (K1 + 1.0) / (times + norm));
-            }
+            });
         }
         scores
     }
 
+    /// Number of slices.
+    fn count_of(&self, places: TermSlices) -> u32 {
+        match places {
+            TermSlices::One { .. } => 1,
+            TermSlices::Several(number) => {
+                self.postings.get(number as usize).map_or(0, |list| list.slices)
+            }
+        }
+    }
+
+    /// Calls `found` with each slice, in rising order, and the number of occurrences.
+    fn for_each_posting(&self, places: TermSlices, mut found: impl FnMut(u32, u8)) {
+        match places {
+            TermSlices::One { slice, times } => found(slice, times),
+            TermSlices::Several(number) => {
+                let list = self.postings.get(number as usize);
+                let mut bytes = list.map_or(&[][..], |list| list.bytes.as_slice());
+                let mut slice = 0;
+                while !bytes.is_empty() {
+                    slice += read_number(&mut bytes);
+                    found(slice, read_number(&mut bytes) as u8);
+                }
+            }
+        }
+    }
+
     /// Memory use in bytes, including allocations.
     pub fn size_bytes(&self) -> usize {
-        let postings = self.postings.values().map(|postings| postings.bytes.capacity());
-        let row = size_of::<u64>() + size_of::<Postings>() + 1;
-        postings.sum::<usize>() + self.postings.capacity() * row + self.lengths.capacity() * 2
+        let lists = self.postings.iter().map(|list| list.bytes.capacity());
+        let row = size_of::<(u64, TermSlices)>() + 1;
+        lists.sum::<usize>()
+            + self.postings.capacity() * size_of::<Postings>()
+            + self.terms.capacity() * row
+            + self.lengths.capacity() * size_of::<u16>()
+    }
+}
+
+impl Postings {
+    fn push(&mut self, slice: u32, times: u8) {
+        write_number(&mut self.bytes, slice - self.last);
+        write_number(&mut self.bytes, u32::from(times));
+        self.last = slice;
+        self.slices += 1;
     }
 }
 

@@ -154,7 +154,7 @@ fn requests(
         // What is verbatim here has its images; the text of others is in the ledger.
         .map(|entry| SizedRequest { text_tokens: entry.tokens(), ..SizedRequest::new(&entry) })
         .collect();
-    choose_requests(&sizes, room_tokens).into_keys().collect()
+    choose_requests(sizes.into_iter(), room_tokens, |_| false).into_keys().collect()
 }
 
 #[cfg(test)]
