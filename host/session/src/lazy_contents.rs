@@ -109,7 +109,7 @@ fn can_append(contents: &SessionContents, record: &Record) -> bool {
         let live = LiveTranscript::from_branch(contents, contents.first_task);
         items.is_some_and(|items| live.project(contents.records.len(), &items).is_some())
     };
-    orphan_results::call_records(contents, record, contents.tree.leaf()).is_some()
+    orphan_results::context_records(contents, record, contents.tree.leaf()).is_some()
         && (*record.kind() != RecordKind::Compaction || is_projected())
 }
 
