@@ -8,9 +8,10 @@
 use std::ops::Range;
 
 use ctxhost_engine_api::transcript::tokens::{CHARS_PER_TOKEN, estimate, group_thousands};
-use ctxhost_engine_api::{Plan, Role, Transcript};
+use ctxhost_engine_api::{Entry, Flags, Plan, Role, Transcript};
 use ctxhost_engine_kit::attachments::LEAD_IN;
-use ctxhost_engine_kit::caps::EntryCaps;
+use ctxhost_engine_kit::budget::turn_floor_tokens;
+use ctxhost_engine_kit::caps::{EntryCaps, cut_result};
 use ctxhost_engine_kit::cuts::{
     gaps, newest_entry, protected_before, recent_turns_start, tail_start, trailing_frame,
 };
@@ -22,6 +23,7 @@ use ctxhost_engine_kit::replacement::ReplacementMap;
 use ctxhost_engine_kit::settings::share_of;
 use ctxhost_engine_kit::summariser::WrittenSummary;
 use ctxhost_engine_kit::summary::{Provenance, wrap_summary};
+use ctxhost_engine_kit::tail::{TranscriptTail, lengthen};
 
 use crate::settings::Settings;
 
@@ -47,6 +49,8 @@ const FRAME_TOKENS: u64 = 200;
 const INSERT_SHARE: f64 = 0.45;
 /// Halvings of the last turn before only its newest frame is left.
 const TAIL_HALVINGS: u32 = 2;
+/// Steps towards the floor; each adds what is missing after the one before it.
+const FLOOR_STEPS: u32 = 4;
 
 /// The sizes that one attempt aims at.
 #[derive(Clone, Copy, Debug)]
@@ -71,6 +75,8 @@ pub(crate) struct BoundaryLayout {
     pub(crate) ledger_limits: LedgerLimits,
     /// Limit of all inserted text, in tokens.
     pub(crate) room_tokens: u64,
+    /// Size of the kept entries and the ledger, in tokens.
+    used_tokens: u64,
 }
 
 /// Whether a message is the acknowledgement or the attachments of an earlier boundary.
@@ -89,12 +95,30 @@ pub(crate) struct LayoutPlanner<'a> {
 
 impl LayoutPlanner<'_> {
     /// The layout with the most of the last turn that stays below the threshold, or below the budget
-    /// if the answer that the newest request refers to takes more; `None` if too little can be
-    /// replaced or no room is left.
+    /// if the answer that the newest request refers to takes more; with older entries up to the floor.
+    /// `None` if too little can be replaced or no room is left.
     pub(crate) fn choose(&self, ledgers: &mut LedgerReader<'_>) -> Option<BoundaryLayout> {
-        let LayoutPlanner { transcript, target, settings, previews } = self;
-        let BoundaryTarget { budget_tokens, attempt, .. } = *target;
-        let exchange = NewestExchange::fit(transcript, budget_tokens, attempt, previews.rewrites());
+        let exchange = self.exchange();
+        let layout = self.choose_turn(ledgers, exchange.as_ref())?;
+        Some(self.fill_to_floor(ledgers, layout, exchange.as_ref()))
+    }
+
+    /// Whether there is a layout.
+    pub(crate) fn has_layout(&self, ledgers: &mut LedgerReader<'_>) -> bool {
+        self.choose_turn(ledgers, self.exchange().as_ref()).is_some()
+    }
+
+    fn exchange(&self) -> Option<NewestExchange> {
+        let BoundaryTarget { budget_tokens, attempt, .. } = self.target;
+        NewestExchange::fit(self.transcript, budget_tokens, attempt, self.previews.rewrites())
+    }
+
+    fn choose_turn(
+        &self,
+        ledgers: &mut LedgerReader<'_>,
+        with_answer: Option<&NewestExchange>,
+    ) -> Option<BoundaryLayout> {
+        let LayoutPlanner { transcript, target, settings, .. } = self;
         let limit_tokens = share_of(target.base_tokens(), settings.last_turn_share);
         // Each further attempt keeps half as much of the last turn.
         let limit_tokens = limit_tokens >> target.attempt.saturating_sub(1).min(u64::BITS - 1);
@@ -104,23 +128,60 @@ impl LayoutPlanner<'_> {
         // A short turn is the same in each of its limits.
         starts.dedup();
         // The first layout that fits keeps the most.
-        let with_answer = exchange.as_ref();
         let base_tokens = target.base_tokens();
         starts
             .into_iter()
-            .find_map(|tail| self.layout_at(ledgers, tail, base_tokens, with_answer))
+            .find_map(|tail| self.layout_at(ledgers, &whole(tail), base_tokens, with_answer))
             .or_else(|| {
-                with_answer
-                    .and_then(|_| self.layout_at(ledgers, newest, budget_tokens, with_answer))
+                with_answer.and_then(|_| {
+                    self.layout_at(ledgers, &whole(newest), target.budget_tokens, with_answer)
+                })
             })
-            .or_else(|| self.layout_at(ledgers, newest, base_tokens, None))
+            .or_else(|| self.layout_at(ledgers, &whole(newest), base_tokens, None))
+    }
+
+    /// The layout with older entries before the last turn, until the floor is reached or nothing more fits. The last
+    /// turn may be one word, and running notes make a short summary.
+    fn fill_to_floor(
+        &self,
+        ledgers: &mut LedgerReader<'_>,
+        mut layout: BoundaryLayout,
+        exchange: Option<&NewestExchange>,
+    ) -> BoundaryLayout {
+        let LayoutPlanner { transcript, target, settings, previews } = self;
+        let (base_tokens, len) = (target.base_tokens(), transcript.len() as u64);
+        let floor_tokens = target.floor_tokens(settings, transcript.total_tokens());
+        let previews = previews.rewrites();
+        let cost = |entry: &Entry<'_>| match previews.get(entry.seq()) {
+            Some(preview) => preview.tokens(),
+            None => entry.tokens(),
+        };
+        let mut tail = whole(layout.tail);
+        // What was kept before the longer tail is counted twice at first, so the floor may take a second step.
+        for _ in 0..FLOOR_STEPS {
+            let missing_tokens = floor_tokens.saturating_sub(layout.used_tokens);
+            if missing_tokens == 0 {
+                break;
+            }
+            let range = layout.tail..len;
+            let tail_tokens = transcript.tokens(range.clone()) - layout.shown.saved_tokens(range);
+            tail = lengthen(transcript, &tail, tail_tokens + missing_tokens, cost);
+            // With its question, which the summary would call unanswered.
+            let before = tail.start.checked_sub(1).and_then(|seq| transcript.get(seq));
+            tail.start = before
+                .filter(|entry| entry.is_user_message())
+                .map_or(tail.start, |question| question.frame());
+            let Some(longer) = self.layout_at(ledgers, &tail, base_tokens, exchange) else { break };
+            layout = longer;
+        }
+        layout
     }
 
     /// The layout that replaces the most. It may exceed the threshold but not the budget; for a
     /// host whose request does not fit.
     pub(crate) fn choose_smallest(&self, ledgers: &mut LedgerReader<'_>) -> Option<BoundaryLayout> {
         let newest = trailing_frame(self.transcript);
-        self.layout_at(ledgers, newest, self.target.budget_tokens, None)
+        self.layout_at(ledgers, &whole(newest), self.target.budget_tokens, None)
             .or_else(|| self.layout_with_cuts(ledgers, newest))
     }
 
@@ -128,22 +189,32 @@ impl LayoutPlanner<'_> {
     fn layout_at(
         &self,
         ledgers: &mut LedgerReader<'_>,
-        tail: u64,
+        tail: &TranscriptTail,
         whole_tokens: u64,
         exchange: Option<&NewestExchange>,
     ) -> Option<BoundaryLayout> {
-        // In the tail it is whole.
-        let exchange = exchange.filter(|exchange| exchange.answer().end <= tail);
+        let TranscriptTail { start, cut } = tail;
+        // In the tail it has the cuts of the tail.
+        let exchange = exchange.filter(|exchange| exchange.answer().end <= *start);
         let answer = exchange.map_or(0..0, NewestExchange::answer);
         let mut shown = self.previews.rewrites().clone();
         exchange.into_iter().for_each(|exchange| shown.extend(exchange.cuts()));
-        let fold = self.fold_before(tail, answer);
+        if let Some((frame, cap_chars)) = cut {
+            let is_result =
+                |entry: &Entry<'_>| entry.role() == Role::Tool && !entry.has(Flags::IMAGES);
+            for entry in self.transcript.range(frame.clone()).filter(is_result) {
+                cut_result(&entry, *cap_chars, LAYER)
+                    .into_iter()
+                    .for_each(|cut| shown.insert(&entry, cut));
+            }
+        }
+        let fold = self.fold_before(*start, answer);
         let whole = self.transcript.total_tokens().min(self.target.budget_tokens);
         // Too little to be worth a summary and the loss of the cached prefix.
         if fold.tokens() < share_of(whole, LEAST_FOLD_SHARE) {
             return None;
         }
-        self.layout_showing(ledgers, fold, tail, whole_tokens, shown)
+        self.layout_showing(ledgers, fold, *start, whole_tokens, shown)
     }
 
     /// The layout whose kept results and call arguments are cut to what a short summary leaves;
@@ -175,8 +246,8 @@ impl LayoutPlanner<'_> {
         self.layout_showing(ledgers, fold, tail, target.budget_tokens, shown).or_else(|| {
             let fold = HistoryFold::default();
             let shown = cut(&fold);
-            let fits = shown.shown_tokens(transcript) <= target_tokens;
-            fits.then(|| BoundaryLayout {
+            let used_tokens = shown.shown_tokens(transcript);
+            (used_tokens <= target_tokens).then(|| BoundaryLayout {
                 fold,
                 tail,
                 shown,
@@ -184,6 +255,7 @@ impl LayoutPlanner<'_> {
                 ledger: SummaryLedger::default(),
                 ledger_limits: LedgerLimits::new(0, &self.settings.room),
                 room_tokens: 0,
+                used_tokens,
             })
         })
     }
@@ -224,12 +296,25 @@ impl LayoutPlanner<'_> {
         let limits = LedgerLimits::new(target.budget_tokens, &settings.room);
         let ledger_limits =
             ledger.fit_limits(limits, room_chars.saturating_sub(LEAST_SUMMARY_CHARS));
-        let left_chars = room_chars.saturating_sub(ledger.chars(ledger_limits));
-        let summary_chars = summary_chars.min(left_chars);
-        let layout =
-            BoundaryLayout { fold, tail, shown, summary_chars, ledger, ledger_limits, room_tokens };
+        let ledger_chars = ledger.chars(ledger_limits);
+        let summary_chars = summary_chars.min(room_chars.saturating_sub(ledger_chars));
+        let layout = BoundaryLayout {
+            fold,
+            tail,
+            shown,
+            summary_chars,
+            ledger,
+            ledger_limits,
+            room_tokens,
+            used_tokens: kept_tokens + ledger_chars / CHARS_PER_TOKEN,
+        };
         Some(layout).filter(|layout| layout.summary_chars >= LEAST_SUMMARY_CHARS)
     }
+}
+
+/// A tail without cut results.
+fn whole(start: u64) -> TranscriptTail {
+    TranscriptTail { start, cut: None }
 }
 
 /// Start of the last turn, or of its newest part if it exceeds the limit.
@@ -246,6 +331,12 @@ impl BoundaryTarget {
     /// The size that shares refer to.
     pub(crate) fn base_tokens(&self) -> u64 {
         self.threshold_tokens.min(self.budget_tokens)
+    }
+
+    /// Minimum of what is kept of a transcript; half as much with each further attempt.
+    fn floor_tokens(&self, settings: &Settings, transcript_tokens: u64) -> u64 {
+        turn_floor_tokens(self.budget_tokens, settings.floor_share, transcript_tokens)
+            >> self.attempt.saturating_sub(1).min(u64::BITS - 1)
     }
 
     /// Limit of the tool results of one round.
@@ -301,165 +392,4 @@ pub(crate) fn build_plan(
 }
 
 #[cfg(test)]
-mod tests {
-    use ctxhost_engine_api::testing::TranscriptBuilder;
-
-    use super::*;
-
-    fn turns(count: u64, rounds: u64) -> TranscriptBuilder {
-        let mut talk = TranscriptBuilder::new();
-        for turn in 0..count {
-            talk.user(&format!("question {turn}"));
-            for round in 0..rounds {
-                let id = format!("{turn}-{round}");
-                talk.calls(&[(&id, "read", "{}")]).result(&id, "read", &"text ".repeat(80));
-            }
-            talk.assistant(&format!("answer {turn}"));
-        }
-        talk
-    }
-
-    fn target(tokens: u64) -> BoundaryTarget {
-        BoundaryTarget { threshold_tokens: tokens, budget_tokens: tokens, attempt: 1 }
-    }
-
-    fn planned(
-        talk: &TranscriptBuilder,
-        target: BoundaryTarget,
-        plan: fn(&LayoutPlanner<'_>) -> Option<BoundaryLayout>,
-    ) -> Option<BoundaryLayout> {
-        let (previews, settings) = (&ResultPreviews::default(), &Settings::default());
-        plan(&LayoutPlanner { transcript: &talk.transcript(), previews, settings, target })
-    }
-
-    fn chosen(talk: &TranscriptBuilder, target: BoundaryTarget) -> Option<BoundaryLayout> {
-        planned(talk, target, |planner| planner.choose(&mut LedgerReader::new(planner.transcript)))
-    }
-
-    #[test]
-    fn the_last_turn_stays_whole_and_the_task_stays() {
-        let talk = turns(10, 4);
-        let layout = chosen(&talk, target(4_000)).unwrap();
-        // With the answer before it.
-        assert_eq!((layout.tail, layout.fold.gaps()), (90, &[1..89][..]));
-    }
-
-    #[test]
-    fn a_question_alone_brings_the_turn_before_it() {
-        let mut talk = turns(10, 4);
-        talk.user("yes, do it");
-        assert_eq!(chosen(&talk, target(4_000)).unwrap().tail, 90);
-    }
-
-    #[test]
-    fn a_turn_too_long_keeps_its_question_and_its_newest_part() {
-        let mut talk = turns(2, 4);
-        talk.user("the long one");
-        let question = talk.len() - 1;
-        for round in 0..60 {
-            let id = format!("r{round}");
-            talk.calls(&[(&id, "read", "{}")]).result(&id, "read", &"text ".repeat(80));
-        }
-        let BoundaryLayout { fold, tail, .. } = chosen(&talk, target(4_000)).unwrap();
-        assert_eq!(fold.gaps(), [1..question - 1, question + 1..tail]);
-        assert!(talk.transcript().get(tail).unwrap().is_cut_point());
-        assert!(talk.transcript().tokens(tail..talk.len()) <= 1_200);
-    }
-
-    #[test]
-    fn calls_without_a_result_stay_before_a_lost_result() {
-        let mut talk = TranscriptBuilder::new();
-        (0..40).for_each(|_| _ = talk.assistant(&"words ".repeat(80)));
-        talk.calls(&[("open", "read", "{}")]).result("unknown", "read", "lost");
-        assert_eq!(chosen(&talk, target(4_000)).unwrap().tail, 40);
-        assert_eq!(chosen(&talk, BoundaryTarget { attempt: 3, ..target(4_000) }).unwrap().tail, 40);
-    }
-
-    #[test]
-    fn the_answer_that_the_newest_request_is_about_stays() {
-        let mut talk = turns(10, 4);
-        talk.assistant(&"word ".repeat(1_200)).user("Shorten it.");
-        let layout = chosen(&talk, target(4_000)).unwrap();
-        assert_eq!(layout.fold.gaps().last().unwrap().end, talk.len() - 2);
-        talk.assistant(&"word ".repeat(4_800)).user("Shorten it.");
-        let layout = chosen(&talk, target(4_000)).unwrap();
-        assert_eq!(layout.fold.gaps().last().unwrap().end, talk.len() - 2);
-        let shown_tokens = layout.shown.get(talk.len() - 2).unwrap().tokens();
-        assert!((1_800..2_000).contains(&shown_tokens), "{shown_tokens}");
-    }
-
-    #[test]
-    fn large_arguments_are_cut_where_nothing_else_fits() {
-        let write = format!(r#"{{"path":"a.rs","content":"{}"}}"#, "text ".repeat(7_000));
-        let mut talk = turns(10, 4);
-        talk.calls(&[("w", "write", &write)]).result("w", "write", "done");
-        assert!(chosen(&talk, target(10_000)).is_none());
-        let layout = planned(&talk, target(10_000), |planner| {
-            planner.choose_smallest(&mut LedgerReader::new(planner.transcript))
-        })
-        .unwrap();
-        let shown = format!("{:?}", layout.shown.get(talk.len() - 2).unwrap());
-        assert!(shown.contains("a.rs") && layout.summary_chars >= LEAST_SUMMARY_CHARS);
-        // Nothing to fold: the call alone is too large.
-        let mut talk = TranscriptBuilder::new();
-        talk.user("go").calls(&[("w", "write", &write)]).result("w", "write", "done");
-        let planner = |planner: &LayoutPlanner<'_>| {
-            planner.choose_smallest(&mut LedgerReader::new(planner.transcript))
-        };
-        let layout = planned(&talk, target(6_000), planner).unwrap();
-        assert!(layout.fold.is_empty());
-        assert!(layout.shown.shown_tokens(&talk.transcript()) <= 5_400);
-    }
-
-    #[test]
-    fn what_must_stay_may_leave_no_room() {
-        let mut talk = turns(10, 4);
-        talk.user(&"a long paste ".repeat(1_000));
-        assert!(chosen(&talk, target(3_500)).is_none());
-        let target = BoundaryTarget { threshold_tokens: 2_000, budget_tokens: 6_000, attempt: 1 };
-        assert!(chosen(&talk, target).is_none());
-        let layout = planned(&talk, target, |planner| {
-            planner.choose_smallest(&mut LedgerReader::new(planner.transcript))
-        });
-        assert_eq!(layout.unwrap().fold.gaps(), [1..100]);
-    }
-
-    #[test]
-    fn an_answer_of_the_model_needs_no_acknowledgement_before_it() {
-        let talk = turns(6, 4);
-        let transcript = talk.transcript();
-        let roles = |gaps: Vec<std::ops::Range<u64>>, attachments: Option<&str>| {
-            let fold = HistoryFold::anchored_at_largest(&transcript, gaps);
-            let layout = BoundaryLayout {
-                fold,
-                tail: 0,
-                shown: ReplacementMap::default(),
-                summary_chars: 0,
-                ledger: SummaryLedger::default(),
-                ledger_limits: LedgerLimits::new(0, &Settings::default().room),
-                room_tokens: 0,
-            };
-            let plan = build_plan(&transcript, &layout, "summary", attachments, "test");
-            let items = plan.project(&transcript);
-            assert_eq!(items.iter().map(|item| item.tokens()).sum::<u64>(), plan.estimated_tokens);
-            items
-                .iter()
-                .take(5)
-                .map(|item| (item.role(), item.entry().is_some()))
-                .collect::<Vec<_>>()
-        };
-        use Role::{Assistant, Tool, User};
-        let before_question = roles(vec![1..10], None);
-        assert_eq!(
-            before_question[..4],
-            [(User, true), (User, false), (Assistant, false), (User, true)]
-        );
-        let inside_a_turn = roles(vec![1..11], None);
-        assert_eq!(
-            inside_a_turn[..4],
-            [(User, true), (User, false), (Assistant, true), (Tool, true)]
-        );
-        let with_attachments = roles(vec![1..11], Some("files"));
-        assert_eq!(with_attachments[2..], [(Assistant, false), (User, false), (Assistant, true)]);
-    }
-}
+mod tests;

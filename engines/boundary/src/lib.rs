@@ -189,7 +189,7 @@ impl BoundarySession {
             LayoutPlanner { transcript, previews: &self.previews, settings, target: *target };
         let is_full = plan.estimated_tokens > threshold_tokens;
         // A request that cannot be met would be repeated in every turn.
-        if may_compact && is_full && planner.choose(&mut LedgerReader::new(transcript)).is_some() {
+        if may_compact && is_full && planner.has_layout(&mut LedgerReader::new(transcript)) {
             request_compaction(&mut plan, "over the threshold", threshold_tokens);
         }
         plan

@@ -31,6 +31,9 @@ ctxhost_engine_api::settings! {
         /// Share of the threshold up to which the last turn stays word for word; of a longer one
         /// its newest part. About half is then free.
         pub last_turn_share: f64 = 0.3, Number(0.0, 1.0), "share";
+        /// Minimum of kept entries and ledger as a share of the budget: where the last turn is short, older entries stay
+        /// before it, word for word.
+        pub floor_share: f64 = 0.3, Number(0.0, 0.5), "share";
         /// Share of the threshold for the tool results of one round; of longer ones head and
         /// important tail are shown, so that compacting frees room.
         pub preview_share: f64 = 0.5, Number(0.0, 1.0), "share";

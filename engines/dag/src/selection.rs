@@ -148,11 +148,9 @@ impl DagSession {
 
     /// The valid rules of the user that a layout does not show, in their share of a budget.
     pub(crate) fn render_rules(&self, budget_tokens: u64, layout: &RequestLayout) -> String {
-        let is_whole = |seq: u64| {
-            seq >= layout.cut || layout.kept.get(&seq).is_some_and(|text| text.is_none())
-        };
+        let is_shown = |seq: u64, rule: &str| seq >= layout.cut || layout.keeps_part(seq, rule);
         let most_chars = share_of(budget_tokens, RULE_SHARE) * CHARS_PER_TOKEN;
-        redact(&self.rules.render(most_chars, is_whole)).into_owned()
+        redact(&self.rules.render(most_chars, is_shown)).into_owned()
     }
 
     /// Adds the outline of what a layout does not show.

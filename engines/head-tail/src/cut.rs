@@ -2,13 +2,14 @@
 
 use ctxhost_engine_api::transcript::tokens::CHARS_PER_TOKEN;
 use ctxhost_engine_api::{EntryKind, Flags, Role, Transcript};
-use ctxhost_engine_kit::budget::RequestBudget;
+use ctxhost_engine_kit::budget::{RequestBudget, turn_floor_tokens};
 use ctxhost_engine_kit::cuts;
 use ctxhost_engine_kit::exchange::NewestExchange;
 use ctxhost_engine_kit::history_fold::HistoryFold;
 use ctxhost_engine_kit::ledger::{LedgerLimits, LedgerReader, SummaryLedger};
 use ctxhost_engine_kit::replacement::ReplacementMap;
 use ctxhost_engine_kit::settings::share_of;
+use ctxhost_engine_kit::tail::{TranscriptTail, lengthen};
 
 use crate::settings::Settings;
 
@@ -87,9 +88,14 @@ impl MiddleCut {
         !self.middle.is_empty() || self.exchange.as_ref().is_some_and(NewestExchange::is_cut)
     }
 
+    /// Size of the kept entries and the ledger, in tokens. The summary may turn out short.
+    fn used_tokens(&self) -> u64 {
+        self.kept_tokens + self.ledger_tokens
+    }
+
     /// Size of the transcript afterwards if the summary meets its target, in tokens.
     pub(crate) fn after_tokens(&self) -> u64 {
-        self.kept_tokens + self.summary_tokens + self.ledger_tokens
+        self.used_tokens() + self.summary_tokens
     }
 }
 
@@ -135,7 +141,16 @@ pub(crate) fn choose_cut(
         let tail = tail_start(transcript, trigger_tokens >> halving, messages, settings);
         let cut = MiddleCut::at(transcript, ledgers, tail, exchange.as_ref(), &goal);
         if !cut.middle.is_empty() && cut.after_tokens() <= aim_tokens {
-            return Some(cut);
+            let floor_tokens =
+                turn_floor_tokens(budget_tokens, settings.floor_share, transcript.total_tokens());
+            let missing_tokens = (floor_tokens >> first).saturating_sub(cut.used_tokens());
+            let longer_at =
+                |tail| MiddleCut::at(transcript, ledgers, tail, exchange.as_ref(), &goal);
+            let longer = (missing_tokens > 0)
+                .then(|| longer_tail(transcript, tail, missing_tokens))
+                .map(longer_at)
+                .filter(|cut| !cut.middle.is_empty() && cut.after_tokens() <= aim_tokens);
+            return Some(longer.unwrap_or(cut));
         }
     }
     if transcript.total_tokens() <= aim_tokens {
@@ -171,6 +186,18 @@ pub(crate) fn tail_start(
     let tail = if newest >= earliest { tail.min(newest) } else { tail };
     let few = (transcript.len() as u64).saturating_sub(messages);
     tail.min(transcript.cut_at_or_before(few))
+}
+
+/// Start of a tail that is longer by `missing_tokens`, of whole frames; by one frame at least.
+fn longer_tail(transcript: &Transcript, tail: u64, missing_tokens: u64) -> u64 {
+    let keep_tokens = transcript.tokens(tail..transcript.len() as u64) + missing_tokens;
+    let shorter = TranscriptTail { start: tail, cut: None };
+    let longer = lengthen(transcript, &shorter, keep_tokens, |entry| entry.tokens());
+    // Old results become one line here, so none is cut for the tail.
+    match longer.cut {
+        Some((frame, _)) if frame.end < tail => frame.end,
+        _ => longer.start,
+    }
 }
 
 /// End of the head: the first messages that fit their share, before any compaction.
@@ -216,7 +243,7 @@ mod tests {
     }
 
     fn chosen(talk: &TranscriptBuilder, trigger: u64, attempt: u32) -> Option<MiddleCut> {
-        let settings = Settings { threshold_share: 0.5, ..Settings::default() };
+        let settings = Settings { threshold_share: 0.5, floor_share: 0.0, ..Settings::default() };
         let room = RequestBudget { budget_tokens: trigger * 2, ..RequestBudget::default() };
         choose_cut(&talk.transcript(), &room, attempt, &settings)
     }
@@ -286,6 +313,28 @@ mod tests {
         let exchange = cut.exchange.as_ref().unwrap();
         assert!(exchange.is_cut() && (2_800..3_000).contains(&exchange.tokens()));
         assert!(cut.after_tokens() <= 5_400, "{}", cut.after_tokens());
+    }
+
+    #[test]
+    fn a_tail_of_short_messages_is_lengthened_to_the_floor() {
+        let mut talk = TranscriptBuilder::new();
+        talk.user("Migrate the parser.");
+        for number in 0..60 {
+            let id = format!("c{number}");
+            talk.calls(&[(&id, "read", "{}")]).result(&id, "read", &WORDS.repeat(150));
+        }
+        (0..12).for_each(|_| _ = talk.assistant("Done.").user("go on"));
+        let transcript = talk.transcript();
+        for budget_tokens in [6_000, 8_000, 10_000] {
+            let room = RequestBudget {
+                budget_tokens,
+                window_tokens: budget_tokens * 3 / 2,
+                reserve_tokens: 0,
+            };
+            let cut = choose_cut(&transcript, &room, 1, &Settings::default()).unwrap();
+            let floor_tokens = budget_tokens * 3 / 10;
+            assert!(cut.used_tokens() >= floor_tokens, "{} of {budget_tokens}", cut.used_tokens());
+        }
     }
 
     #[test]

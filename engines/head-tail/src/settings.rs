@@ -26,6 +26,9 @@ ctxhost_engine_api::settings! {
         /// Factor by which the tail may exceed its share to end at a whole message or the newest
         /// request.
         pub tail_overrun: f64 = 1.5, Number(1.0, 3.0), "factor";
+        /// Minimum of kept entries and ledger as a share of the budget: where the tail falls short of it, older
+        /// entries stay before it.
+        pub floor_share: f64 = 0.3, Number(0.0, 0.5), "share";
         /// A longer old result becomes one line.
         pub prune_result_chars: u64 = 200, Whole(0), "weighted characters";
         /// Longer arguments of an old call are shortened.

@@ -62,6 +62,16 @@ pub fn floor_tokens(
     share_of(budget_tokens, floor_share).min(recent_tokens + summary_tokens)
 }
 
+/// Most that the floor takes in a large window, in tokens.
+// What `legacy` keeps, and the limit that the host measures compactions by.
+const FLOOR_MAX_TOKENS: u64 = 24_000;
+
+/// The floor of an engine that keeps one turn, whatever its size: at most half of the transcript, so that a compaction
+/// of a short one, which only a user asks for, still frees room.
+pub fn turn_floor_tokens(budget_tokens: u64, floor_share: f64, transcript_tokens: u64) -> u64 {
+    share_of(budget_tokens, floor_share).min(FLOOR_MAX_TOKENS).min(transcript_tokens / 2)
+}
+
 /// The budget of one request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestBudget {

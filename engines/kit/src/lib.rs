@@ -55,6 +55,7 @@ pub mod hash;
 pub mod identifiers;
 pub mod own_text;
 pub mod redact;
+pub mod request_excerpt;
 pub mod requests;
 pub mod rules;
 pub mod text;

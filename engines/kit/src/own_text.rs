@@ -1,5 +1,7 @@
 //! What the user of a message wrote, without quotations, pasted text and code.
 
+use std::ops::Range;
+
 /// Marks around a pasted text.
 const PASTE_MARKS: [&str; 2] = ["\"\"\"", "'''"];
 /// Marks around code.
@@ -8,14 +10,21 @@ const FENCES: [&str; 2] = ["```", "~~~"];
 /// The parts of a message that are the user's own, each of one line: none of a line quoted with `>`,
 /// of a fenced block, or of a text between `"""`.
 pub fn own_parts(text: &str) -> impl Iterator<Item = &str> {
+    own_ranges(text).into_iter().filter_map(|range| text.get(range))
+}
+
+/// The ranges of a message that are the user's own.
+pub(crate) fn own_ranges(text: &str) -> Vec<Range<usize>> {
     let mut own = Vec::new();
     let mut block = None;
-    let mut rest = text;
-    while let Some(line) = rest.split_inclusive('\n').next() {
-        rest = rest.get(line.len()..).unwrap_or_default();
-        read_line(line.trim_end_matches(['\n', '\r']), rest, &mut block, &mut own);
+    let mut start = 0;
+    for line in text.split_inclusive('\n') {
+        let end = start + line.len();
+        let following = text.get(end..).unwrap_or_default();
+        read_line(line.trim_end_matches(['\n', '\r']), start, following, &mut block, &mut own);
+        start = end;
     }
-    own.into_iter()
+    own
 }
 
 /// The user's own parts of a message, one under the other.
@@ -23,12 +32,13 @@ pub fn own_text(text: &str) -> String {
     own_parts(text).collect::<Vec<_>>().join("\n")
 }
 
-/// Adds the own parts of a line. `block` is the mark that ends the block around it.
-fn read_line<'a>(
-    line: &'a str,
+/// Adds the own parts of a line, which begins at `at`. `block` is the mark that ends the block around it.
+fn read_line(
+    line: &str,
+    at: usize,
     following: &str,
     block: &mut Option<&'static str>,
-    own: &mut Vec<&'a str>,
+    own: &mut Vec<Range<usize>>,
 ) {
     let start = line.trim_start();
     let fence = FENCES.into_iter().find(|fence| start.starts_with(fence));
@@ -48,23 +58,24 @@ fn read_line<'a>(
         None if is_quoted(start) => return,
         None => {}
     }
-    let mut rest = line;
+    let mut from = 0;
     loop {
+        let rest = line.get(from..).unwrap_or_default();
         let mark = match *block {
-            Some(open) => rest.find(open).map(|at| (at, open)),
-            None => next_paste_mark(rest, following, rest.len() == line.len()),
+            Some(open) => rest.find(open).map(|found| (found, open)),
+            None => next_paste_mark(rest, following, from == 0),
         };
-        let Some((at, mark)) = mark else { break };
+        let Some((found, mark)) = mark else { break };
         if block.is_none() {
-            own.extend(rest.get(..at));
+            own.push(at + from..at + from + found);
             *block = Some(mark);
         } else {
             *block = None;
         }
-        rest = rest.get(at + mark.len()..).unwrap_or_default();
+        from += found + mark.len();
     }
     if block.is_none() {
-        own.push(rest);
+        own.push(at + from..at + line.len());
     }
 }
 

@@ -2,14 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use ctxhost_engine_api::transcript::tokens;
+use ctxhost_engine_api::transcript::tokens::{self, CHARS_PER_TOKEN};
 use ctxhost_engine_api::{Entry, Flags};
 
 use crate::dialogue::is_request;
 use crate::identifiers::states_fact;
+use crate::request_excerpt::shorten_request;
 use crate::rules::find_rules;
 use crate::text::{FILE, IMAGE, with_placeholder};
 use crate::wordings::WordingCounts;
+
+/// Lower bound of a shortened request: a rule or two.
+const LEAST_EXCERPT_TOKENS: u64 = 40;
 
 /// A request and its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +24,8 @@ pub struct SizedRequest {
     pub tokens: u64,
     /// The size of its text; less than that of a request with images or files.
     pub text_tokens: u64,
+    /// The least that is shown of it, in tokens; less than its text if that may be shortened.
+    pub least_tokens: u64,
     /// Whether it holds a rule or preference.
     pub is_rule: bool,
     /// Whether it states a fact, such as a path, an address or an order number.
@@ -32,10 +38,12 @@ impl SizedRequest {
     /// A user message as a request.
     pub fn new(entry: &Entry<'_>) -> SizedRequest {
         let tokens = entry.tokens();
+        let text_tokens = tokens::estimate(&text_of_request(entry)).min(tokens);
         SizedRequest {
             seq: entry.seq(),
             tokens,
-            text_tokens: tokens::estimate(&text_of_request(entry)).min(tokens),
+            text_tokens,
+            least_tokens: text_tokens.min(LEAST_EXCERPT_TOKENS),
             is_rule: entry.is_instruction() || find_rules(entry.text()).next().is_some(),
             states_fact: states_fact(entry.text()),
             is_repeated: false,
@@ -63,48 +71,120 @@ pub enum RequestForm {
     Whole,
     /// Its [text](text_of_request), because its images and files do not fit.
     Text,
+    /// Its text, shortened to a size in tokens.
+    Short(u64),
+}
+
+impl RequestForm {
+    /// The text of a request in this form; `None` for the request as it is.
+    pub fn text(self, entry: &Entry<'_>) -> Option<String> {
+        match self {
+            RequestForm::Whole => None,
+            RequestForm::Text => Some(text_of_request(entry)),
+            RequestForm::Short(most_tokens) => {
+                Some(shorten_request(&text_of_request(entry), most_tokens * CHARS_PER_TOKEN))
+            }
+        }
+    }
 }
 
 /// The requests that take at most `room_tokens`, by position: rules in half of it, then facts in half of it, then the
 /// others, and those that newer ones repeat last. `newest_first` is their order; those that are shown anyway are left
-/// out. A text that is too long is skipped. Images and files take what the texts leave.
+/// out. A text that is too long is shortened, one without a rule only if the others leave room. Images and files take what the
+/// texts leave.
 pub fn choose_requests(
     newest_first: impl Iterator<Item = SizedRequest> + Clone,
     room_tokens: u64,
     is_shown: impl Fn(u64) -> bool,
 ) -> BTreeMap<u64, RequestForm> {
-    let mut chosen: BTreeMap<u64, SizedRequest> = BTreeMap::new();
-    let mut left_tokens = room_tokens;
+    let mut choice = RequestChoice {
+        newest_first,
+        is_shown,
+        chosen: BTreeMap::new(),
+        left_tokens: room_tokens,
+    };
+    let half_tokens = room_tokens / 2;
     // At most half each, so that they do not displace what was asked last.
-    type IsOfKind = fn(&SizedRequest) -> bool;
-    let kinds: [(IsOfKind, u64); 4] = [
-        (|request| request.is_rule && !request.is_repeated, room_tokens / 2),
-        (|request| request.states_fact && !request.is_repeated, room_tokens / 2),
-        (|request| !request.is_repeated, room_tokens),
-        (|_| true, room_tokens),
-    ];
-    for (is_of_kind, most_tokens) in kinds {
-        let mut room_tokens = most_tokens.min(left_tokens);
-        for request in newest_first.clone() {
+    let rules = choice.add(half_tokens, true, |request| request.is_rule && !request.is_repeated);
+    choice.lengthen(half_tokens - rules);
+    choice.add(half_tokens, false, |request| request.states_fact && !request.is_repeated);
+    choice.add(room_tokens, false, |request| !request.is_repeated);
+    choice.add(room_tokens, false, |_| true);
+    choice.add(room_tokens, true, |_| true);
+    choice.lengthen(room_tokens);
+    choice.add_files();
+    choice.chosen.into_iter().map(|(seq, (_, form))| (seq, form)).collect()
+}
+
+/// A choice that is being made.
+struct RequestChoice<I, F> {
+    newest_first: I,
+    is_shown: F,
+    chosen: BTreeMap<u64, (SizedRequest, RequestForm)>,
+    left_tokens: u64,
+}
+
+impl<I, F> RequestChoice<I, F>
+where
+    I: Iterator<Item = SizedRequest> + Clone,
+    F: Fn(u64) -> bool,
+{
+    /// Adds the texts of a kind in `most_tokens`, newest first, and returns what they take.
+    fn add(
+        &mut self,
+        most_tokens: u64,
+        may_shorten: bool,
+        is_of_kind: impl Fn(&SizedRequest) -> bool,
+    ) -> u64 {
+        let most_tokens = most_tokens.min(self.left_tokens);
+        let mut room_tokens = most_tokens;
+        for request in self.newest_first.clone() {
+            let (form, tokens) = if request.text_tokens <= room_tokens {
+                (RequestForm::Text, request.text_tokens)
+            } else {
+                (RequestForm::Short(request.least_tokens), request.least_tokens)
+            };
             // In a long session few fit, and the size is the cheapest to know.
-            let is_candidate = request.text_tokens <= room_tokens && is_of_kind(&request);
-            if is_candidate && !chosen.contains_key(&request.seq) && !is_shown(request.seq) {
-                chosen.insert(request.seq, request);
-                room_tokens -= request.text_tokens;
-                left_tokens -= request.text_tokens;
+            let is_allowed = tokens <= room_tokens && (may_shorten || form == RequestForm::Text);
+            if is_allowed
+                && is_of_kind(&request)
+                && !self.chosen.contains_key(&request.seq)
+                && !(self.is_shown)(request.seq)
+            {
+                self.chosen.insert(request.seq, (request, form));
+                room_tokens -= tokens;
+            }
+        }
+        self.left_tokens -= most_tokens - room_tokens;
+        most_tokens - room_tokens
+    }
+
+    /// Gives `most_tokens` to the shortened texts, newest first.
+    fn lengthen(&mut self, most_tokens: u64) {
+        let mut room_tokens = most_tokens.min(self.left_tokens);
+        self.left_tokens -= room_tokens;
+        for (request, form) in self.chosen.values_mut().rev() {
+            if let RequestForm::Short(tokens) = *form {
+                let more_tokens = room_tokens.min(request.text_tokens - tokens);
+                room_tokens -= more_tokens;
+                let tokens = tokens + more_tokens;
+                let is_whole = tokens == request.text_tokens;
+                *form = if is_whole { RequestForm::Text } else { RequestForm::Short(tokens) };
+            }
+        }
+        self.left_tokens += room_tokens;
+    }
+
+    /// Shows the requests whole whose images and files fit, newest first.
+    fn add_files(&mut self) {
+        for (request, form) in self.chosen.values_mut().rev() {
+            let more_tokens = request.tokens - request.text_tokens;
+            if *form == RequestForm::Text && more_tokens <= self.left_tokens {
+                *form = RequestForm::Whole;
+                self.left_tokens -= more_tokens;
             }
         }
     }
-    let mut forms = BTreeMap::new();
-    for (seq, request) in chosen.into_iter().rev() {
-        let more_tokens = request.tokens - request.text_tokens;
-        let form = if more_tokens <= left_tokens { RequestForm::Whole } else { RequestForm::Text };
-        if form == RequestForm::Whole {
-            left_tokens -= more_tokens;
-        }
-        forms.insert(seq, form);
-    }
-    forms
 }
 
 /// The requests of one session, oldest first.
@@ -167,6 +247,7 @@ mod tests {
             seq,
             tokens,
             text_tokens: tokens,
+            least_tokens: tokens,
             is_rule,
             states_fact: false,
             is_repeated: false,
@@ -203,13 +284,35 @@ mod tests {
 
     #[test]
     fn texts_of_requests_come_before_their_images() {
-        let with_image =
-            |seq| SizedRequest { tokens: 2_024, text_tokens: 24, ..request(seq, 0, false) };
+        let with_image = |seq| SizedRequest { tokens: 2_024, ..request(seq, 24, false) };
         let requests = [with_image(6), request(4, 20, false), with_image(2)];
         let (whole, text) = (RequestForm::Whole, RequestForm::Text);
         let chosen = |room_tokens| Vec::from_iter(choose(&requests, room_tokens));
         assert_eq!(chosen(100), [(2, text), (4, whole), (6, text)]);
         assert_eq!(chosen(2_068), [(2, text), (4, whole), (6, whole)], "the newest image first");
+    }
+
+    #[test]
+    fn a_request_that_is_too_long_is_shortened() {
+        let long = |seq, is_rule| SizedRequest { least_tokens: 10, ..request(seq, 90, is_rule) };
+        let (whole, short) = (RequestForm::Whole, RequestForm::Short);
+        let chosen = |requests: &[SizedRequest], room_tokens| {
+            Vec::from_iter(choose_requests(requests, room_tokens))
+        };
+        let requests = [request(9, 30, false), long(7, false), long(5, true), request(1, 20, true)];
+        assert_eq!(chosen(&requests, 60), [(1, whole), (5, short(10)), (9, whole)]);
+        assert_eq!(chosen(&requests, 80), [(1, whole), (5, short(20)), (7, short(10)), (9, whole)]);
+        assert_eq!(
+            chosen(&requests, 120),
+            [(1, whole), (5, short(40)), (7, short(30)), (9, whole)]
+        );
+        assert_eq!(chosen(&requests, 230), [(1, whole), (5, whole), (7, whole), (9, whole)]);
+        assert_eq!(
+            chosen(&requests[2..3], 18),
+            [(5, short(18))],
+            "in half of the room, then in all of it"
+        );
+        assert!(chosen(&requests[1..2], 9).is_empty());
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 use regex::Regex;
 
-use crate::own_text::own_parts;
+use crate::own_text::own_ranges;
 use crate::summary::sentences::strip_bullet;
 use crate::text::abbreviations::ends_with_abbreviation;
 
@@ -49,18 +49,22 @@ const CHANGE_PATTERN: &str = concat!(
 /// Length of a rule, in weighted characters.
 // A longer sentence is a narrative that happens to contain a cue.
 const RULE_CHARS: RangeInclusive<u64> = 8..=400;
-/// Bytes of a message that are searched for rules.
-// Users write at the beginning; the rest of a long message was pasted.
+/// Bytes at each end of a message that are searched for rules.
+// Users write before or behind what they paste.
 const READ_BYTES: usize = 4_000;
 
 static RULE_CUES: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(RULE_PATTERN).ok());
 static CHANGE_CUES: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(CHANGE_PATTERN).ok());
 
-/// The rules at the beginning of a user message, each on one line. What the user quotes is none.
+/// The rules at both ends of a user message, each on one line. What the user quotes is none.
 pub fn find_rules(text: &str) -> impl Iterator<Item = String> {
-    let end = text.floor_char_boundary(text.len().min(READ_BYTES));
-    let own = own_parts(text.get(..end).unwrap_or_default());
-    own.map(|line| strip_bullet(line.trim_start())).flat_map(sentences).filter_map(parse_rule)
+    let head = text.floor_char_boundary(text.len().min(READ_BYTES));
+    let tail = text.ceil_char_boundary(text.len().saturating_sub(READ_BYTES)).max(head);
+    let own = own_ranges(text).into_iter();
+    let ends =
+        own.flat_map(move |part| [part.start..part.end.min(head), part.start.max(tail)..part.end]);
+    let lines = ends.filter_map(|range| text.get(range));
+    lines.map(|line| strip_bullet(line.trim_start())).flat_map(sentences).filter_map(parse_rule)
 }
 
 /// A sentence on one line, if it is a rule.
@@ -94,7 +98,8 @@ fn without_cues(rule: &str) -> String {
     rest.into_owned()
 }
 
-fn sentences(text: &str) -> impl Iterator<Item = &str> {
+/// The sentences of a text; those of a line together are the line.
+pub(crate) fn sentences(text: &str) -> impl Iterator<Item = &str> {
     text.lines().flat_map(|line| {
         let mut start = 0;
         let mut found = Vec::new();

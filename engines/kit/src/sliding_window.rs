@@ -85,6 +85,9 @@ pub struct WindowCut {
     /// Those of which the images and files do not fit.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     text_only: Vec<u64>,
+    /// Those of which the text does not fit, with the size of their excerpts in tokens.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    shortened: Vec<(u64, u64)>,
     /// The user message kept before a cut inside its turn.
     lead: Option<u64>,
     /// The budget it was made for.
@@ -98,6 +101,14 @@ impl WindowCut {
     /// Its position.
     pub fn start(&self) -> u64 {
         self.seq
+    }
+
+    /// The requests that are not shown whole.
+    fn forms(&self) -> impl Iterator<Item = (u64, RequestForm)> {
+        let texts = self.text_only.iter().map(|seq| (*seq, RequestForm::Text));
+        let shortened =
+            self.shortened.iter().map(|(seq, tokens)| (*seq, RequestForm::Short(*tokens)));
+        texts.chain(shortened)
     }
 }
 
@@ -153,7 +164,7 @@ impl SlidingWindow {
             Some(cut) => self
                 .selection(transcript, cut.seq, cut.lead, &cut.requests)
                 .with_cuts(cut.cuts.clone())
-                .with_texts(transcript, &cut.text_only),
+                .with_texts(RequestTexts::new(transcript, cut.forms())),
             None => self.selection(transcript, 0, None, &[]),
         };
         (selection.tokens(rule, tokens) <= budget_tokens).then_some(selection)
@@ -205,12 +216,10 @@ impl SlidingWindow {
         let tail = tail_within(transcript, free_tokens - request_tokens, tokens);
         // The share for requests is reserved first; what they do not use is added to the tail.
         let is_protected = |seq| self.protected.contains(&seq);
-        let chosen = self.requests.choose_before(tail, request_tokens, is_protected);
-        let is_text =
-            |(seq, form): (&u64, &RequestForm)| (*form == RequestForm::Text).then_some(*seq);
-        let mut text_only: Vec<u64> = chosen.iter().filter_map(is_text).collect();
-        let requests: Vec<u64> = chosen.into_keys().collect();
-        let texts = RequestTexts::new(transcript, &text_only);
+        let mut chosen = self.requests.choose_before(tail, request_tokens, is_protected);
+        let requests: Vec<u64> = chosen.keys().copied().collect();
+        chosen.retain(|_, form| *form != RequestForm::Whole);
+        let texts = RequestTexts::new(transcript, chosen.clone());
         let size = |&seq: &u64| {
             let range = seq..seq + 1;
             tokens(range.clone()).saturating_sub(texts.saved_tokens(range))
@@ -232,14 +241,21 @@ impl SlidingWindow {
                 .unwrap_or((seq, None)),
             None => (self.frame_from(transcript, target_tokens, tokens), self.newest_user),
         };
-        // The question of the turn that is cut is shown whole.
-        text_only.retain(|text| lead != Some(*text));
+        // The question of the turn that is cut is shown whole, and so are those that are now behind the cut.
+        chosen.retain(|request, _| lead != Some(*request) && *request < seq);
         let selection = self.selection(transcript, seq, lead, &requests).with_cuts(cuts.clone());
-        let selection = selection.with_texts(transcript, &text_only);
+        let selection = selection.with_texts(RequestTexts::new(transcript, chosen.clone()));
+        let is_text =
+            |(seq, form): (&u64, &RequestForm)| (*form == RequestForm::Text).then_some(*seq);
+        let is_short = |(seq, form): (&u64, &RequestForm)| match form {
+            RequestForm::Short(tokens) => Some((*seq, *tokens)),
+            _ => None,
+        };
         self.cut = (seq > 0 || !cuts.is_empty()).then_some(WindowCut {
             seq,
             requests,
-            text_only,
+            text_only: chosen.iter().filter_map(is_text).collect(),
+            shortened: chosen.iter().filter_map(is_short).collect(),
             lead,
             budget_tokens,
             cuts,
@@ -331,8 +347,8 @@ pub struct EntrySelection {
 }
 
 impl EntrySelection {
-    fn with_texts(self, transcript: &Transcript, text_only: &[u64]) -> EntrySelection {
-        EntrySelection { texts: RequestTexts::new(transcript, text_only), ..self }
+    fn with_texts(self, texts: RequestTexts) -> EntrySelection {
+        EntrySelection { texts, ..self }
     }
 
     fn with_cuts(self, cuts: LiveRoundCuts) -> EntrySelection {

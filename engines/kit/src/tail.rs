@@ -49,6 +49,22 @@ pub fn newest_within(
     TranscriptTail { start, cut: None }
 }
 
+/// The tail of `keep_tokens`, longer than `shorter` by at least one frame while there is one.
+pub fn lengthen(
+    transcript: &Transcript,
+    shorter: &TranscriptTail,
+    keep_tokens: u64,
+    cost: impl Fn(&Entry<'_>) -> u64,
+) -> TranscriptTail {
+    let longer = newest_within(transcript, keep_tokens, cost);
+    if longer != *shorter && longer.start <= shorter.start {
+        return longer;
+    }
+    // The frame before it has no result to cut, so it stays whole.
+    let start = transcript.cut_at_or_before(shorter.start.saturating_sub(1));
+    TranscriptTail { start, cut: None }
+}
+
 /// A tail whose first frame has its results cut, if that leaves enough of them.
 fn cut_into(
     transcript: &Transcript,

@@ -157,8 +157,9 @@ impl RecallSession {
         transcript: &Transcript,
         layout: &mut RequestLayout,
     ) {
-        let stays = |seq| layout.kept.contains_key(&seq) || self.index.must_stay.contains(&seq);
-        let is_always = |seq| stays(seq) && !self.is_summary(transcript, seq);
+        let stays =
+            |seq, rule: &str| layout.keeps_part(seq, rule) || self.index.must_stay.contains(&seq);
+        let is_always = |seq, rule: &str| stays(seq, rule) && !self.is_summary(transcript, seq);
         let rules = self
             .rules
             .render(rule_tokens.saturating_sub(HEAD_FRAME_TOKENS) * CHARS_PER_TOKEN, is_always);

@@ -133,6 +133,7 @@ impl Context {
                 intent.complete();
                 self.apply(&checked, &answer, &mut outcome, (now_ms, request.window_tokens))?;
                 self.limits.record_success();
+                self.settings.warn_below_floor(&outcome, budget.tokens);
             }
             Err(Rejection { reason, freed_tokens }) => {
                 outcome.verdict = CompactionVerdict::Rejected { reason };
@@ -360,6 +361,22 @@ impl ContextSettings {
                 freed_tokens: stuck.has_freed_room(&self.invariants),
             })?;
         Ok(checked)
+    }
+
+    /// Warns of a compaction that left room unused. It is applied all the same: the next one may do better, and without
+    /// it the request may not fit.
+    fn warn_below_floor(&self, outcome: &CompactionOutcome, budget_tokens: u64) {
+        let CompactionOutcome { engine, before_tokens, after_tokens, .. } = outcome;
+        // What a user asks for may be as small as the engine makes it.
+        let floor_tokens = self.invariants.floor_tokens(budget_tokens).min(*before_tokens);
+        if outcome.trigger != Trigger::Manual && *after_tokens < floor_tokens {
+            tracing::warn!(
+                %engine,
+                after_tokens,
+                floor_tokens,
+                "a compaction kept less than the floor although more would fit (invariants.room_floor_share)"
+            );
+        }
     }
 
     /// Measures what a plan retains and checks that against the quality gate; the reason if it fails.

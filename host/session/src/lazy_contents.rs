@@ -112,7 +112,7 @@ fn can_append(contents: &SessionContents, record: &Record) -> bool {
                 && live.project(contents.records.len(), &projection.items).is_some()
         })
     };
-    orphan_results::call_records(contents, record, contents.tree.leaf()).is_some()
+    orphan_results::context_records(contents, record, contents.tree.leaf()).is_some()
         && (*record.kind() != RecordKind::Compaction || is_projected())
 }
 

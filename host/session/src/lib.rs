@@ -45,6 +45,7 @@ mod record;
 mod recorded_compaction;
 mod render_text;
 mod sync;
+mod text_results;
 mod torn_undo;
 mod tree;
 mod undo;
@@ -317,7 +318,8 @@ impl Session {
         let contents = self.contents.contents_for(id);
         let position = contents.tree.position(id)?;
         let record = contents.record_at(position)?;
-        let mut entry = orphan_results::attach_call(contents, record, record.to_entry()?);
+        let entry = orphan_results::attach_call(contents, record, record.to_entry()?);
+        let mut entry = text_results::set_kind(contents, record, entry);
         if contents.first_task == Some(position) {
             entry.flags = entry.flags.with(Flags::PINNED);
         }

@@ -29,7 +29,7 @@ use super::json_fields::JsonFields;
 use super::live_slots::{LiveBase, LiveSlot, NewContent, SlotChange, SlotSource};
 use super::projection_items::{self, RecordedProjection, StoredItem};
 use super::record::{Record, RecordKind};
-use super::{entry, json_fields, lenient, orphan_results};
+use super::{entry, json_fields, lenient, orphan_results, text_results};
 
 /// The live transcript of the current branch as a log.
 pub(super) fn build_log(
@@ -306,6 +306,7 @@ impl<'a> LiveTranscript<'a> {
             None => record.to_entry()?,
         };
         entry = orphan_results::attach_call(self.contents, record, entry);
+        entry = text_results::set_kind(self.contents, record, entry);
         // The first task says what all of it is for, and is the first thing that a compaction would drop.
         if self.first_task == Some(at) {
             entry.flags = entry.flags.with(Flags::PINNED);

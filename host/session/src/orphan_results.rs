@@ -7,6 +7,7 @@ use ctxhost_engine_api::{Flags, Message, Role};
 use super::contents::SessionContents;
 use super::json_fields::{JsonFields, json_string};
 use super::record::Record;
+use super::text_results;
 
 /// Attaches a result without a call id to the only open call before it, if the tool matches. Other entries are
 /// returned unchanged.
@@ -38,23 +39,23 @@ pub(super) fn attach_call(
     }
 }
 
-/// The records that determine the call of a record after `parent`: empty for anything but a result without a
-/// call id, `None` if some of them are not loaded.
-pub(super) fn call_records(
+/// The records that determine the entry of a record after `parent` besides it: of a result without a call id, and of a
+/// [tool result in text](text_results). `None` if some of them are not loaded.
+pub(super) fn context_records(
     contents: &SessionContents,
     record: &Record,
     parent: Option<usize>,
 ) -> Option<Vec<usize>> {
     if !record.to_entry().is_some_and(|entry| lacks_call_id(&entry)) {
-        return Some(Vec::new());
+        return text_results::answer_records(contents, record, parent);
     }
     let search = CallSearch::before(contents, parent, false);
     (!search.is_cut).then_some(search.seen)
 }
 
-/// Whether the loaded contents determine the call of a record.
+/// Whether the loaded contents determine the entry of a record.
 pub(super) fn is_resolvable(contents: &SessionContents, record: &Record) -> bool {
-    call_records(contents, record, contents.parent_of(record)).is_some()
+    context_records(contents, record, contents.parent_of(record)).is_some()
 }
 
 fn lacks_call_id(entry: &NewEntry) -> bool {

@@ -141,3 +141,13 @@ pub(crate) fn nine_sections(request: &str) -> String {
         sections.join("\n\n")
     )
 }
+
+/// A turn with `rounds` of reads whose results have this many words.
+pub(crate) fn read_words(talk: &mut TranscriptBuilder, turn: usize, rounds: usize, words: usize) {
+    talk.user(&format!("Go on with part {turn}."));
+    for round in 0..rounds {
+        let (call, path) = (format!("t{turn}-{round}"), format!(r#"{{"path":"src/{turn}.rs"}}"#));
+        talk.calls(&[(&call, "read", &path)]).result(&call, "read", &"let it = be; ".repeat(words));
+    }
+    talk.assistant(&format!("Part {turn} is done."));
+}

@@ -34,7 +34,7 @@ fn keeps_the_contract() {
 
 #[test]
 fn the_boundary_is_between_the_task_and_the_last_turn() {
-    let harness = EngineHarness::new(json!({}));
+    let harness = EngineHarness::new(json!({ "floor_share": 0.0 }));
     let mut talk = reading(20);
     talk.user("and the last one?").assistant("That was it.");
     let plan = harness.plan(&talk, 4_000);

@@ -2,12 +2,12 @@
 
 use ctxhost_engine_api::serde_json::json;
 use ctxhost_engine_api::testing::generate::{Script, ScriptPart, script_parts};
-use ctxhost_engine_api::testing::{block_on, plan_fault};
+use ctxhost_engine_api::testing::{TranscriptBuilder, block_on, plan_fault};
 use ctxhost_engine_api::{Compaction, Flags, Plan, Role, Transcript};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use crate::fixtures::EngineHarness;
+use crate::fixtures::{self, EngineHarness};
 
 /// Enough turns for a compaction.
 fn transcripts() -> impl Strategy<Value = Transcript> {
@@ -69,6 +69,30 @@ proptest! {
             let whole = kept.contains(&entry.frame()) == kept.contains(&entry.seq());
             prop_assert!(whole, "the frame of {:?} is cut", entry);
         }
+    }
+
+    #[test]
+    fn a_compaction_leaves_the_floor_in_use(
+        turns in vec((1usize..5, 1usize..300), 8..20),
+        questions in 0usize..4,
+        share in 0.5f64..0.9,
+    ) {
+        let harness = EngineHarness::new(json!({}));
+        let mut talk = TranscriptBuilder::new();
+        talk.user("Migrate the parser.");
+        for (turn, (rounds, words)) in turns.iter().enumerate() {
+            fixtures::read_words(&mut talk, turn, *rounds, *words);
+        }
+        // The last turns may be one word each.
+        (0..questions).for_each(|_| _ = talk.assistant("Done.").user("go on"));
+        let transcript = talk.transcript();
+        let budget = (transcript.total_tokens() as f64 * share) as u64;
+        prop_assume!(budget >= 2_000);
+        let answer = compacted(&harness, &transcript, budget);
+        let Compaction::Plan(plan) = answer else { panic!("{answer:?}") };
+        let floor = budget * 3 / 10;
+        // Estimates of what a frame takes may miss by an eighth.
+        prop_assert!(cost(&plan, &transcript) + floor / 8 >= floor, "{} of {}", cost(&plan, &transcript), budget);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Renders the user's requests: word for word if they fit, else the longest are cut first.
+//! Renders the user's requests: word for word if they fit, else the longest are shortened first.
 
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 
@@ -6,19 +6,14 @@ use super::entry_items::INSTRUCTION;
 use super::items::{LedgerItem, LedgerItems, text_line};
 use super::names;
 use crate::caps::fair_cap;
+use crate::request_excerpt::{LEAST_REQUEST_CHARS, shorten_request};
 use crate::rules::find_rules;
-use crate::text::head_and_tail;
 use crate::wordings::find_repeated;
 
-/// Lower bound of a cut request, in weighted characters.
-// A request fits into it; what is cut is text pasted into the message.
-const LEAST_CHARS: u64 = 400;
 /// Size of the tags and the cut mark, in weighted characters.
 const TAG_CHARS: u64 = 48;
 /// Weighted characters of a request that are searched for names.
 const NAME_READ_CHARS: u64 = 2_000;
-/// Marks the omitted middle of a request.
-const GAP: &str = " […] ";
 
 /// Renders the block, oldest first, in at most `room_chars` weighted characters. If necessary the
 /// longest requests are cut; if even that is too little, requests with rules stay before those with
@@ -27,7 +22,8 @@ pub(super) fn render(requests: &LedgerItems, room_chars: u64, tag: &str) -> Vec<
     let requests = requests.oldest_first();
     let room_chars = room_chars.saturating_sub(TAG_CHARS);
     let sizes = requests.iter().map(|item| size(&text_line(&item.text, tag)));
-    let limit_chars = fair_cap(sizes.collect(), room_chars).map(|level| level.max(LEAST_CHARS));
+    let limit_chars =
+        fair_cap(sizes.collect(), room_chars).map(|level| level.max(LEAST_REQUEST_CHARS));
     let mut lines: Vec<RequestLine> = requests
         .iter()
         .map(|item| {
@@ -112,9 +108,9 @@ fn line(text: &str, limit_chars: Option<u64>, tag: &str) -> String {
         None => whole,
         Some(limit) => {
             // The indent of continuation lines counts as well, so the text gives way to it.
-            let extra = size(&whole).saturating_sub(weighted_chars(text)) + weighted_chars(GAP);
+            let extra = size(&whole).saturating_sub(weighted_chars(text));
             let room = limit.saturating_sub(extra.min(limit / 2));
-            text_line(&head_and_tail(text, room / 3 * 2, room / 3, GAP), tag)
+            text_line(&shorten_request(text, room), tag)
         }
     }
 }

@@ -114,6 +114,12 @@ impl RequestLayout {
         seq >= self.cut || self.kept.contains_key(&seq)
     }
 
+    /// Whether the model sees a part of an entry that is kept before the cut.
+    pub fn keeps_part(&self, seq: u64, part: &str) -> bool {
+        let kept = self.kept.get(&seq);
+        kept.is_some_and(|text| text.as_ref().is_none_or(|text| text.contains(part)))
+    }
+
     /// Whether an excerpt or an earlier note already shows a part of an entry.
     pub fn quotes(&self, transcript: &Transcript, seq: u64) -> bool {
         let Some(entry) = transcript.get(seq) else { return false };

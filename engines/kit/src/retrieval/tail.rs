@@ -9,7 +9,6 @@ use crate::cuts::{frame_around, trailing_frame};
 use crate::live_round::LiveRoundCuts;
 use crate::name_ledger::NameSet;
 use crate::redact::redact;
-use crate::requests::{RequestForm, text_of_request};
 use crate::settings::share_of;
 
 use super::entry_masks::MaskedPositions;
@@ -100,8 +99,7 @@ impl HistoryIndex {
         let mut spent_tokens = 0;
         for (seq, form) in chosen {
             let Some(entry) = transcript.get(seq) else { continue };
-            let text = (form == RequestForm::Text).then(|| text_of_request(&entry));
-            let text = text.filter(|text| text != entry.text());
+            let text = form.text(&entry).filter(|text| text != entry.text());
             spent_tokens += layout_tokens(transcript, seq, text.as_deref());
             layout.kept.insert(seq, text);
         }

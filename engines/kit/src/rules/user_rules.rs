@@ -156,10 +156,10 @@ impl UserRules {
     }
 
     /// Renders the newest valid rules in at most `most_chars` weighted characters, newest last,
-    /// without those of entries that `is_shown`.
-    pub fn render(&self, most_chars: u64, is_shown: impl Fn(u64) -> bool) -> String {
+    /// without those that `is_shown` of their entry.
+    pub fn render(&self, most_chars: u64, is_shown: impl Fn(u64, &str) -> bool) -> String {
         let mut room = most_chars.saturating_sub(BLOCK_CHARS);
-        let holds = |rule: &&UserRule| rule.is_valid() && !is_shown(rule.seq);
+        let holds = |rule: &&UserRule| rule.is_valid() && !is_shown(rule.seq, &rule.text);
         let mut lines: Vec<String> = Vec::new();
         for rule in self.rules.iter().rev().filter(holds) {
             let Some(rest) = room.checked_sub(weighted_chars(&rule.text) + 3) else { break };
@@ -216,7 +216,7 @@ mod tests {
         for (seq, text) in texts.iter().enumerate() {
             book.read_message(seq as u64, text, &NameLedger::default());
         }
-        let lines = book.render(10_000, |_| false);
+        let lines = book.render(10_000, |_, _| false);
         lines.lines().filter_map(|line| line.strip_prefix("- ").map(str::to_owned)).collect()
     }
 
@@ -238,10 +238,10 @@ mod tests {
         let names = NameLedger::default();
         let mut book = UserRules::default();
         book.read_message(0, "Always deploy to eu-1. I prefer tea.", &names);
-        let block = book.render(1_000, |_| false);
+        let block = book.render(1_000, |_, _| false);
         let mut again = UserRules::default();
         again.read_summary(0, &format!("before\n{block}\nafter"), &names);
-        assert_eq!(again.render(1_000, |_| false), block);
+        assert_eq!(again.render(1_000, |_, _| false), block);
         again.read_message(5, "From now on, deploy to eu-2.", &names);
         assert_eq!(again.replaced_texts_of(0).collect::<Vec<_>>(), ["Always deploy to eu-1."]);
         assert_eq!(again.replaced_count(), 1);
@@ -257,7 +257,7 @@ mod tests {
                 &NameLedger::default(),
             )
         });
-        let block = book.render(BLOCK_CHARS + 80, |_| false);
+        let block = book.render(BLOCK_CHARS + 80, |_, _| false);
         assert!(block.contains("thing49") && !block.contains("thing0 "), "{block}");
         assert!(weighted_chars(&block) <= BLOCK_CHARS + 80);
     }

@@ -1,4 +1,4 @@
-//! Requests before the kept turns that are shown without their images and files, which do not fit.
+//! Requests before the kept turns that do not fit as they are: shown without images and files, or shortened.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -7,10 +7,11 @@ use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::{Plan, Transcript};
 
 use crate::replacement::{Replacement, replace_kept};
-use crate::requests::text_of_request;
+use crate::requests::RequestForm;
 
 /// Why a request is shown in another form.
-const DETAIL: &str = "the request without its images and files";
+const WITHOUT_FILES: &str = "the request without its images and files";
+const SHORTENED: &str = "the request without what is pasted";
 
 /// The texts of such requests, by position.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,16 +22,22 @@ pub(super) struct RequestTexts {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct RequestText {
     text: String,
+    detail: &'static str,
     saved_tokens: u64,
 }
 
 impl RequestTexts {
-    pub(super) fn new(transcript: &Transcript, text_only: &[u64]) -> RequestTexts {
-        let by_seq = text_only.iter().filter_map(|seq| {
-            let entry = transcript.get(*seq)?;
-            let text = text_of_request(&entry);
+    pub(super) fn new(
+        transcript: &Transcript,
+        forms: impl IntoIterator<Item = (u64, RequestForm)>,
+    ) -> RequestTexts {
+        let by_seq = forms.into_iter().filter_map(|(seq, form)| {
+            let entry = transcript.get(seq)?;
+            let text = form.text(&entry)?;
             let saved_tokens = entry.tokens().saturating_sub(tokens::estimate(&text));
-            Some((*seq, RequestText { text, saved_tokens }))
+            let is_short = matches!(form, RequestForm::Short(_));
+            let detail = if is_short { SHORTENED } else { WITHOUT_FILES };
+            Some((seq, RequestText { text, detail, saved_tokens }))
         });
         RequestTexts { by_seq: by_seq.collect() }
     }
@@ -43,7 +50,7 @@ impl RequestTexts {
     /// Replaces the requests in a plan that keeps them, in the name of `layer`.
     pub(super) fn apply(&self, plan: &mut Plan, layer: &'static str) {
         let shown = |(seq, request): (&u64, &RequestText)| {
-            (*seq, Replacement::from_text(request.text.as_str(), layer, DETAIL))
+            (*seq, Replacement::from_text(request.text.as_str(), layer, request.detail))
         };
         if !self.by_seq.is_empty() {
             replace_kept(plan, |range| self.by_seq.range(range).map(shown).collect());

@@ -105,6 +105,45 @@ fn requests_with_rules_stay_before_newer_ones() {
 }
 
 #[test]
+fn a_request_with_a_paste_keeps_its_rules() {
+    let rules = "From now on always use port 5433.\nNever restart prod-db-3.";
+    let log = "09:12:11 worker failed after 20 ms and tries again\n".repeat(80);
+    let rule = SlidingRule { request_share: 0.1, ..RULE };
+    for paste in [format!("{log}\n{rules}"), format!("{rules}\n\n{log}")] {
+        let mut talk = TranscriptBuilder::new();
+        talk.user("the task").assistant("ok");
+        let request = talk.len();
+        talk.user(&paste).assistant("ok");
+        (0..60).for_each(|number| turn(&mut talk, number, 1));
+        let transcript = talk.transcript();
+        let tokens = |range: Range<u64>| transcript.tokens(range);
+        for budget in [1_000, 2_000, 3_000] {
+            let mut window = SlidingWindow::default();
+            window.follow(&transcript, &rule);
+            let selection = window.slide(&transcript, budget, &rule, &tokens);
+            assert!(selection.tokens(&rule, &tokens) <= budget);
+            let keep = |plan: &mut Plan, range: Range<u64>| _ = plan.keep(range);
+            let items = selection.plan(&transcript, "window", &rule, &tokens, keep);
+            let items = items.project(&transcript);
+            let is_request = |seq| seq == Some(request);
+            let shown = items.iter().find(|item| is_request(item.entry().map(|entry| entry.seq())));
+            let shown = shown.unwrap().text().into_owned();
+            assert!(rules.lines().all(|rule| shown.contains(rule)), "{budget}: {shown}");
+            // A restart shows the same.
+            let cut =
+                StoredCut::parse(&StoredCut::new(&window, &transcript).to_json(), &transcript);
+            let mut again = SlidingWindow::default();
+            again.follow(&transcript, &rule);
+            again.restore(cut.unwrap().cut().cloned());
+            assert_eq!(
+                again.select_unchanged(&transcript, budget, &rule, &tokens),
+                Some(selection)
+            );
+        }
+    }
+}
+
+#[test]
 fn a_request_whose_image_does_not_fit_keeps_its_text() {
     let mut talk = TranscriptBuilder::new();
     talk.user("the task").assistant("ok");

@@ -206,11 +206,9 @@ fn cut_with_floor(
     keep_tokens: u64,
     exchange: Option<&NewestExchange>,
 ) -> CompactionCut {
-    let tail = |keep_tokens| {
-        let caps = ResultCaps { single: target.result_chars, ..ResultCaps::default() };
-        tail::newest_within(inputs.transcript, keep_tokens, |entry| caps.tokens(inputs, entry))
-    };
-    let shortest = tail(keep_tokens);
+    let caps = ResultCaps { single: target.result_chars, ..ResultCaps::default() };
+    let cost = |entry: &Entry<'_>| caps.tokens(inputs, entry);
+    let shortest = tail::newest_within(inputs.transcript, keep_tokens, cost);
     let cut = at(inputs, ledgers, shortest.clone(), target, None);
     let ledger_chars: u64 = cut.tasks.iter().map(|task| task.ledger_chars).sum();
     // The summary itself may turn out short, so it does not count towards the floor.
@@ -219,12 +217,7 @@ fn cut_with_floor(
     if missing == 0 {
         return cut;
     }
-    let mut longer = tail(keep_tokens + missing);
-    if longer == shortest && longer.start > 0 {
-        // The frame before it has no result to cut, so it stays whole if it fits.
-        let start = inputs.transcript.cut_at_or_before(longer.start - 1);
-        longer = TranscriptTail { start, cut: None };
-    }
+    let longer = tail::lengthen(inputs.transcript, &shortest, keep_tokens + missing, cost);
     let longer = at(inputs, ledgers, longer, target, None);
     let fits = |cut: &CompactionCut| cut.tokens_after() <= target.target_tokens;
     if !longer.tasks.is_empty() && fits(&longer) {

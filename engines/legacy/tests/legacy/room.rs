@@ -84,7 +84,7 @@ fn a_short_request_never_gives_way_to_a_long_one() {
     for ask in ["- Use tabs.\n", "- Write the changelog.\n", "- a pasted log line"] {
         assert!(text.contains(ask), "{ask} in {text}");
     }
-    assert!(text.contains(" […] "));
+    assert!(text.contains("[…]"));
 }
 
 /// Two results that each exceed the room: they are cut, and the room is used.

@@ -152,7 +152,11 @@ fn requests(
     let fitting = messages.filter(|entry| entry.tokens() <= room_tokens).take(READ_REQUESTS);
     let sizes: Vec<SizedRequest> = fitting
         // What is verbatim here has its images; the text of others is in the ledger.
-        .map(|entry| SizedRequest { text_tokens: entry.tokens(), ..SizedRequest::new(&entry) })
+        .map(|entry| SizedRequest {
+            text_tokens: entry.tokens(),
+            least_tokens: entry.tokens(),
+            ..SizedRequest::new(&entry)
+        })
         .collect();
     choose_requests(sizes.into_iter(), room_tokens, |_| false).into_keys().collect()
 }

@@ -25,7 +25,7 @@ impl WorkingSet {
         let mut needed = WorkingSet { positions: BTreeSet::from([base.at]), path };
         let visible = visible_slots(contents, base);
         needed.positions.extend(visible.iter().flat_map(|slot| slot_records(slot)));
-        needed.add_calls_of_orphan_results(contents, &visible);
+        needed.add_context_of_results(contents, &visible);
         needed.add_first_task_and_model(contents);
         // After the records that an edit can have as its target.
         needed.add_edits(contents);
@@ -41,13 +41,13 @@ impl WorkingSet {
         self.positions.contains(&position)
     }
 
-    fn add_calls_of_orphan_results(&mut self, contents: &SessionContents, visible: &[&LiveSlot]) {
+    fn add_context_of_results(&mut self, contents: &SessionContents, visible: &[&LiveSlot]) {
         for slot in visible {
             if let SlotSource::Record(at) = slot.source
                 && let Some(record) = contents.record_at(at)
             {
                 let found =
-                    orphan_results::call_records(contents, record, contents.parent_of(record));
+                    orphan_results::context_records(contents, record, contents.parent_of(record));
                 self.positions.extend(found.unwrap_or_default());
             }
         }

@@ -12,20 +12,29 @@ struct OutputPattern {
     form: OutputForm,
 }
 
-/// How a tool result is found at the start of a text.
+/// How a tool result is found at the start of a text. Each form is as much of the client's own frame as it takes to tell
+/// a result from a text of the user.
 #[derive(Clone, Copy, Debug)]
 enum OutputForm {
     /// A text with this prefix.
     Prefix(&'static str),
+    /// A text with this prefix, and this text after it.
+    Framed(&'static str, &'static str),
     /// From a prefix up to a line that starts the next request, or to the end.
     Until(&'static str, &'static str),
     /// From a prefix up to a text that must follow.
     Enclosed(&'static str, &'static str),
-    /// A first line with this start and end. The result follows it, in this block or in the next one.
+    /// A line with this text, and the lines behind it that begin with one of these.
+    Lines(&'static str, &'static [&'static str]),
+    /// Elements with these names, the first one first.
+    Elements(&'static [&'static str]),
+    /// A first line with this start and end around a name or number. The result follows it, in this block or in the next one.
     Header(&'static str, &'static str),
+    /// The same around a call of a tool.
+    CallHeader(&'static str, &'static str),
 }
 
-use OutputForm::{Enclosed, Header, Prefix, Until};
+use OutputForm::{CallHeader, Elements, Enclosed, Framed, Header, Lines, Prefix, Until};
 
 const fn row(client: &'static str, form: OutputForm) -> OutputPattern {
     OutputPattern { client, source: CODE, form }
@@ -35,24 +44,70 @@ const fn row(client: &'static str, form: OutputForm) -> OutputPattern {
 const RETRY: &str = "Now let's retry: take care not to repeat previous errors! If you have retried \
                      several times, try a completely different approach.";
 
+/// What people begin a message with as well: only behind an answer that called a tool it is a result.
+const OBSERVATION: &str = "Observation:";
+const SWE_OBSERVATION: &str = "OBSERVATION:\n";
+
+/// How answers of text protocols call a tool, at the beginning of a line.
+const TEXT_CALLS: [&str; 5] = ["Action:", "Action Input:", "Calling tools:", "Code:", "<code>"];
+/// The same in SWE-agent's.
+const SWE_CALL: &str = "```";
+
 /// All forms, by client. smolagents and Open Interpreter join neighbouring messages of one role, so a request may follow.
 const TABLE: &[OutputPattern] = &[
-    row("smolagents, LangChain, LlamaIndex", Until("Observation:", "New task:")),
+    row("smolagents, LangChain, LlamaIndex", Until(OBSERVATION, "New task:")),
     row("smolagents", Enclosed("Error:\n", RETRY)),
     row("smolagents", Enclosed("Call id: ", RETRY)),
     row("smolagents", Enclosed("Now proceed and carry out this plan.", "")),
-    row("LangChain", Prefix("TOOL RESPONSE:")),
-    row("SWE-agent", Prefix("OBSERVATION:\n")),
-    row("SWE-agent", Prefix("Your command ran successfully and did not produce any output.")),
-    row("mini-swe-agent", Prefix("<returncode>")),
-    row("OpenHands", Prefix("EXECUTION RESULT of [")),
-    row("OpenHands", Prefix("Please continue working on the task on whatever approach you think")),
-    row("Cline, Roo Code, Kilo Code", Header("[", "] Result:")),
-    row("Cline, Roo Code, Kilo Code", Prefix("[ERROR] You did not use a tool in your previous")),
+    row("LangChain", Framed("TOOL RESPONSE:", "\nUSER'S INPUT\n-----")),
+    row("SWE-agent", Prefix(SWE_OBSERVATION)),
+    row(
+        "SWE-agent",
+        Lines(
+            "Your command ran successfully and did not produce any output.",
+            &["(Open file: ", "(Current directory: ", "bash-$"],
+        ),
+    ),
+    row(
+        "mini-swe-agent",
+        Elements(&[
+            "returncode",
+            "exception",
+            "warning",
+            "output",
+            "output_head",
+            "elided_chars",
+            "output_tail",
+        ]),
+    ),
+    row("OpenHands", Header("EXECUTION RESULT of [", "]:")),
+    row(
+        "OpenHands",
+        Prefix(concat!(
+            "Please continue working on the task on whatever approach you think is suitable.\n",
+            "If you think you have ",
+        )),
+    ),
+    row(
+        "OpenHands",
+        Prefix(concat!(
+            "Please continue working on the task on whatever approach you think is suitable.\n",
+            "When you think you have ",
+        )),
+    ),
+    row("Cline, Roo Code, Kilo Code", CallHeader("[", "] Result:")),
+    row(
+        "Cline, Roo Code, Kilo Code",
+        Enclosed(
+            "[ERROR] You did not use a tool in your previous response!",
+            "(This is an automated message, so do not respond to it conversationally.)",
+        ),
+    ),
     row("AutoGen", Header("exitcode: ", " (execution succeeded)")),
     row("AutoGen", Header("exitcode: ", " (execution failed)")),
-    row("AutoGPT", Prefix("Determine exactly one command to use")),
-    row("aider", Prefix("I ran this command:\n\n")),
+    row("AutoGPT", Enclosed("Determine exactly one command to use", "specified previously:")),
+    row("AutoGPT", Enclosed("Determine exactly one command to use", "specified above:")),
+    row("aider", Framed("I ran this command:\n\n", "\n\nAnd got this output:")),
     row(
         "Open Interpreter",
         Enclosed("Code output: ", "what's next (if anything, or are we done)?"),
@@ -97,11 +152,43 @@ pub(super) fn find(text: &str) -> Option<ToolOutput<'_>> {
     }
 }
 
+/// Whether a text with tool results is one of the user unless an answer before it [called a tool](calls_in_text).
+pub(crate) fn needs_answer(text: &str) -> bool {
+    let text = super::user_text(text);
+    text.starts_with(OBSERVATION) || text.starts_with(SWE_OBSERVATION)
+}
+
+/// Whether an answer calls the tool whose result a text is.
+pub(crate) fn calls_in_text(answer: &str, result: &str) -> bool {
+    let is_swe = super::user_text(result).starts_with(SWE_OBSERVATION);
+    answer.lines().map(str::trim_start).any(|line| {
+        TEXT_CALLS.iter().any(|call| line.starts_with(call)) || is_swe && line.starts_with(SWE_CALL)
+    })
+}
+
 impl OutputForm {
     fn find_in(self, text: &str) -> Option<ToolOutput<'_>> {
         match self {
             Prefix(start) => {
                 text.starts_with(start).then_some(ToolOutput { rest: "", is_header: false })
+            }
+            Framed(start, end) => {
+                let is_framed = text.strip_prefix(start).is_some_and(|after| after.contains(end));
+                is_framed.then_some(ToolOutput { rest: "", is_header: false })
+            }
+            Lines(first, starts) => {
+                let mut rest = text.strip_prefix(first)?.trim_start();
+                while starts.iter().any(|start| rest.starts_with(start)) {
+                    rest = rest.split_once('\n').map_or("", |(_, rest)| rest).trim_start();
+                }
+                Some(ToolOutput { rest, is_header: false })
+            }
+            Elements(names) => {
+                let mut rest = without_element(text, names.first()?)?;
+                while let Some(next) = names.iter().find_map(|name| without_element(rest, name)) {
+                    rest = next;
+                }
+                Some(ToolOutput { rest, is_header: false })
             }
             Until(start, next) => {
                 let after = text.strip_prefix(start)?;
@@ -114,19 +201,40 @@ impl OutputForm {
                 let (_, rest) = text.strip_prefix(start)?.split_once(end)?;
                 Some(ToolOutput { rest: rest.trim(), is_header: false })
             }
-            Header(start, end) => {
-                let (line, after) = text.split_once('\n').unwrap_or((text, ""));
-                let name = line.trim_end().strip_prefix(start)?.strip_suffix(end)?;
-                let is_name = name.starts_with(|first: char| {
+            Header(start, end) => find_header(text, start, end, |name| {
+                name.starts_with(|first: char| {
                     first.is_ascii_lowercase() || first.is_ascii_digit() || first == '-'
-                });
-                let is_users = USER_TOOLS.iter().any(|tool| name.starts_with(tool));
-                let is_result = is_name && !is_users && !after.contains(FEEDBACK);
-                let is_header = after.trim().is_empty();
-                is_result.then_some(ToolOutput { rest: "", is_header })
-            }
+                })
+            }),
+            CallHeader(start, end) => find_header(text, start, end, |call| {
+                let tool = call.split(' ').next().unwrap_or_default();
+                let is_tool = tool.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+                let is_users = USER_TOOLS.contains(&tool);
+                is_tool && !is_users && (tool.contains('_') || call.contains(" for '"))
+            })
+            .filter(|_| !text.contains(FEEDBACK)),
         }
     }
+}
+
+/// A result below a line with a name.
+fn find_header<'a>(
+    text: &'a str,
+    start: &str,
+    end: &str,
+    is_name: impl Fn(&str) -> bool,
+) -> Option<ToolOutput<'a>> {
+    let (line, after) = text.split_once('\n').unwrap_or((text, ""));
+    let name = line.trim_end().strip_prefix(start)?.strip_suffix(end)?;
+    is_name(name).then(|| ToolOutput { rest: "", is_header: after.trim().is_empty() })
+}
+
+/// The text behind an element at the start of a text.
+fn without_element<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let after = text.strip_prefix('<')?.strip_prefix(name)?.strip_prefix('>')?;
+    // The last end: the result may have another one in it.
+    let (_, rest) = after.rsplit_once(&format!("</{name}>"))?;
+    Some(rest.trim_start())
 }
 
 #[cfg(test)]
@@ -135,8 +243,11 @@ mod tests {
     use super::*;
 
     /// Messages as the clients write them, with our own results in them.
-    const OUTPUTS: [&str; 15] = [
+    const OUTPUTS: [&str; 18] = [
         "Observation:\npart 1 says so",
+        "Your command ran successfully and did not produce any output.\n(Open file: n/a)\n(Current directory: /w)\nbash-$",
+        "<returncode>0</returncode>\n<warning>\nlong\n</warning><output_head>\na</output>\n</output_head>\n<elided_chars>\n9 characters elided\n</elided_chars>\n<output_tail>\nb\n</output_tail>",
+        "[use_mcp_tool for 'search'] Result:\nnone",
         "Observation: 42",
         "Error:\nno such file\nNow let's retry: take care not to repeat previous errors! If you have retried several times, try a completely different approach.\n",
         "Call id: call_1\nError:\nno such file\nNow let's retry: take care not to repeat previous errors! If you have retried several times, try a completely different approach.\n",
@@ -167,12 +278,15 @@ mod tests {
 
     #[test]
     fn a_request_behind_a_result_is_one() {
-        let retry = OUTPUTS[2].trim();
+        let retry = OUTPUTS[5].trim();
         for text in [
             "Observation:\ndone 9\nNew task:\nMend the parser.".to_owned(),
             format!("{retry}\nNew task:\nMend the parser."),
             format!("Observation:\ndone 9\n{retry}\nNew task:\nMend the parser."),
-            format!("{}\nMend the parser.", OUTPUTS[14]),
+            format!("{}\nMend the parser.", OUTPUTS[17]),
+            format!("{}\nMend the parser.", OUTPUTS[1]),
+            format!("{}\nMend the parser.", OUTPUTS[2]),
+            "Now proceed and carry out this plan. Mend the parser.".to_owned(),
         ] {
             let output = find(&text).unwrap();
             assert!(output.rest.ends_with("Mend the parser."), "{output:?}");
@@ -191,6 +305,14 @@ mod tests {
             "[1] Result: none",
             "Result:\n42",
             "Code output: why is it 42?",
+            "I ran this command:\n\nmake test\n\nand it works. Always use port 5433.",
+            "[note] Result:\nAlways use port 5433.",
+            "TOOL RESPONSE: shorten it to one line, always.",
+            "<returncode> should be an element. Always write it.",
+            "EXECUTION RESULT of [1]: never trust it.",
+            "Please continue working on the task on whatever approach you think is best, but use port 5433.",
+            "Determine exactly one command to use for the migration. Never restart db-3.",
+            "[ERROR] You did not use a tool in your previous answer. Always use port 5433.",
         ] {
             assert_eq!(find(text), None, "{text}");
             assert!(has_request([text], false), "{text}");

@@ -130,6 +130,8 @@ enum Step {
     State(u8),
     /// A result without a call id.
     Nameless,
+    /// A text of the user that is a tool result behind an answer with a call.
+    Observation,
     Edit(Index, bool),
     Compact(Vec<u8>),
     CompactByPi(Index),
@@ -144,6 +146,7 @@ fn steps(count: std::ops::Range<usize>) -> impl Strategy<Value = Vec<Step>> {
         2 => any::<u8>().prop_map(Step::Queued),
         1 => any::<u8>().prop_map(Step::State),
         2 => Just(Step::Nameless),
+        2 => Just(Step::Observation),
         1 => (any::<Index>(), any::<bool>()).prop_map(|(at, omit)| Step::Edit(at, omit)),
         3 => prop::collection::vec(any::<u8>(), 1..9).prop_map(Step::Compact),
         1 => any::<Index>().prop_map(Step::CompactByPi),
@@ -175,6 +178,7 @@ fn take(session: &mut Session, step: &Step) {
             let result = json!({ "role": "toolResult", "toolName": "read", "content": [] });
             append(session, message(result));
         }
+        Step::Observation => append(session, user("Observation:\n42")),
         Step::Edit(at, omit) => {
             let Some(target) = any_id(at, session) else { return };
             let replacement = if *omit { Value::Null } else { json!({ "content": "edited" }) };

@@ -28,6 +28,7 @@ fn live(messages: &[Value]) -> Transcript {
     for entry in live.iter() {
         let alone = session.entry(entry.id()).unwrap();
         assert_eq!(alone.raw, entry.raw(), "an entry that is appended is the one that is reopened");
+        assert_eq!(alone.kind, entry.kind());
     }
     live
 }
@@ -44,6 +45,30 @@ fn result(id: Value, tool: &str, text: &str) -> Value {
 
 fn answers(entry: &Entry<'_>) -> String {
     entry.tool_result().map(|result| result.call_id.into_owned()).unwrap_or_default()
+}
+
+#[test]
+fn an_observation_is_a_result_only_behind_an_answer_that_calls_a_tool() {
+    let user = |text: &str| json!({"role": "user", "content": text});
+    let answer =
+        |text: &str| json!({"role": "assistant", "content": [{"type": "text", "text": text}]});
+    let rule = "Observation: the staging database moved. Always use port 5433.";
+    for (before, text, is_request) in [
+        (answer("Thought: I need it.\nAction: add\nAction Input: {}"), "Observation: 42", false),
+        (answer("Thought: it is short.\n<code>\nprint(42)\n</code>"), "Observation:\n42", false),
+        (calls(&["a"]), "Observation:\n42", false),
+        (answer("I list them.\n```\nls\n```"), "OBSERVATION:\ntotal 0", false),
+        (user("Observation:\n41"), "Observation:\n42", true),
+        (answer("The login works."), rule, true),
+        (answer("Write it so:\n```\nlogin()\n```"), rule, true),
+        (user("Look at it."), rule, true),
+        (answer("It is done."), "OBSERVATION:\nIt is slow. Never restart db-3.", true),
+    ] {
+        let live = live(&[user("go"), before.clone(), user(text)]);
+        assert_eq!(live.get(2).unwrap().is_user_message(), is_request, "{before}: {text}");
+    }
+    let two = [user("go"), calls(&["a"]), user("Observation:\n41"), user("Observation:\n42")];
+    assert!(!live(&two).get(3).unwrap().is_user_message(), "two results of one answer");
 }
 
 #[test]
