@@ -16,7 +16,7 @@ const FILE_PART_CHARS: u64 = 64 * 1024;
 
 /// What a file counts at most. A scanned page may have a megabyte, so the size says little about the number of pages; a provider that
 /// counts more refuses the request, and one that counts less must not lose the file.
-const MAX_FILE_TOKENS: u64 = 16 * IMAGE_TOKENS;
+const MAX_FILE_TOKENS: u64 = 10 * IMAGE_TOKENS;
 
 /// What a block with a file contains: its media type, a data URL, or the key under which OpenAI sends files, recordings and
 /// images that it made.

@@ -97,12 +97,8 @@ pub fn choose_requests(
     room_tokens: u64,
     is_shown: impl Fn(u64) -> bool,
 ) -> BTreeMap<u64, RequestForm> {
-    let mut choice = RequestChoice {
-        newest_first,
-        is_shown,
-        chosen: BTreeMap::new(),
-        left_tokens: room_tokens,
-    };
+    let mut choice =
+        RequestChoice { newest_first, is_shown, chosen: BTreeMap::new(), left_tokens: room_tokens };
     let half_tokens = room_tokens / 2;
     // At most half each, so that they do not displace what was asked last.
     let rules = choice.add(half_tokens, true, |request| request.is_rule && !request.is_repeated);
@@ -296,9 +292,8 @@ mod tests {
     fn a_request_that_is_too_long_is_shortened() {
         let long = |seq, is_rule| SizedRequest { least_tokens: 10, ..request(seq, 90, is_rule) };
         let (whole, short) = (RequestForm::Whole, RequestForm::Short);
-        let chosen = |requests: &[SizedRequest], room_tokens| {
-            Vec::from_iter(choose_requests(requests, room_tokens))
-        };
+        let chosen =
+            |requests: &[SizedRequest], room_tokens| Vec::from_iter(choose(requests, room_tokens));
         let requests = [request(9, 30, false), long(7, false), long(5, true), request(1, 20, true)];
         assert_eq!(chosen(&requests, 60), [(1, whole), (5, short(10)), (9, whole)]);
         assert_eq!(chosen(&requests, 80), [(1, whole), (5, short(20)), (7, short(10)), (9, whole)]);

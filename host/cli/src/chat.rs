@@ -55,6 +55,10 @@ impl ChatArgs {
         config_path: Option<&Path>,
         output: &mut Output,
     ) -> Result<ExitCode, CliError> {
+        // A model would be asked, and paid, for an answer to nothing: `-p "$(cat missing)"`.
+        if self.prompt.as_ref().is_some_and(|text| text.trim().is_empty()) {
+            return Err(CliError::user("the message of -p is empty"));
+        }
         let cwd = std::env::current_dir()?;
         let config = run_setup::find_config(config_path, &cwd, output)?;
         let threads = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;

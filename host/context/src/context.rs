@@ -135,7 +135,7 @@ impl Context {
         let tokens = budget_with(reserve_tokens);
         let spare_tokens =
             if target.is_reserve_usable { budget_with(0).saturating_sub(tokens) } else { 0 };
-        Budget { tokens, reserve_tokens, spare_tokens }
+        Budget { tokens, reserve_tokens, spare_tokens }.halved_reserve()
     }
 
     /// The window that bounds the budget, in provider tokens.

@@ -57,9 +57,42 @@ pub struct Budget {
 }
 
 impl Budget {
+    /// The budget with a reserve of at most half of what the system prompt and the tools leave: beside large ones nothing would be
+    /// left for the conversation, and no compaction could reach that.
+    pub(crate) fn halved_reserve(self) -> Budget {
+        let free_tokens = self.tokens.saturating_add(self.spare_tokens);
+        let moved_tokens = (free_tokens / 2).saturating_sub(self.tokens).min(self.spare_tokens);
+        if moved_tokens == 0 {
+            return self;
+        }
+        let spare_tokens = self.spare_tokens - moved_tokens;
+        let rest = spare_tokens as f64 / self.spare_tokens as f64;
+        Budget {
+            tokens: self.tokens + moved_tokens,
+            reserve_tokens: (self.reserve_tokens as f64 * rest) as u64,
+            spare_tokens,
+        }
+    }
+
     /// The budget including the reserve.
     pub(crate) fn without_reserve(self) -> Budget {
         let tokens = self.tokens.saturating_add(self.spare_tokens);
         Budget { tokens, reserve_tokens: 0, spare_tokens: 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reserve_leaves_half_of_the_room_to_the_conversation() {
+        let budget =
+            |tokens, reserve_tokens, spare_tokens| Budget { tokens, reserve_tokens, spare_tokens };
+        assert_eq!(budget(507, 4_000, 6_221).halved_reserve(), budget(3_364, 2_163, 3_364));
+        assert_eq!(budget(0, 4_000, 100).halved_reserve(), budget(50, 2_000, 50));
+        for unchanged in [budget(9_000, 4_000, 4_000), budget(500, 4_000, 0), budget(0, 0, 0)] {
+            assert_eq!(unchanged.halved_reserve(), unchanged);
+        }
     }
 }
