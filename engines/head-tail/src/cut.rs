@@ -9,7 +9,6 @@ use ctxhost_engine_kit::history_fold::HistoryFold;
 use ctxhost_engine_kit::ledger::{LedgerLimits, LedgerReader, SummaryLedger};
 use ctxhost_engine_kit::replacement::ReplacementMap;
 use ctxhost_engine_kit::settings::share_of;
-use ctxhost_engine_kit::tail::{TranscriptTail, lengthen};
 
 use crate::settings::Settings;
 
@@ -144,12 +143,10 @@ pub(crate) fn choose_cut(
             let floor_tokens =
                 turn_floor_tokens(budget_tokens, settings.floor_share, transcript.total_tokens());
             let missing_tokens = (floor_tokens >> first).saturating_sub(cut.used_tokens());
-            let longer_at =
-                |tail| MiddleCut::at(transcript, ledgers, tail, exchange.as_ref(), &goal);
-            let longer = (missing_tokens > 0)
-                .then(|| longer_tail(transcript, tail, missing_tokens))
-                .map(longer_at)
-                .filter(|cut| !cut.middle.is_empty() && cut.after_tokens() <= aim_tokens);
+            let longer = longer_tails(transcript, tail, missing_tokens)
+                .take_while(|_| missing_tokens > 0)
+                .map(|tail| MiddleCut::at(transcript, ledgers, tail, exchange.as_ref(), &goal))
+                .find(|cut| !cut.middle.is_empty() && cut.after_tokens() <= aim_tokens);
             return Some(longer.unwrap_or(cut));
         }
     }
@@ -188,16 +185,16 @@ pub(crate) fn tail_start(
     tail.min(transcript.cut_at_or_before(few))
 }
 
-/// Start of a tail that is longer by `missing_tokens`, of whole frames; by one frame at least.
-fn longer_tail(transcript: &Transcript, tail: u64, missing_tokens: u64) -> u64 {
+/// Starts of tails that are longer than the one from `tail` on by `missing_tokens`, rounded up and down to whole frames.
+fn longer_tails(
+    transcript: &Transcript,
+    tail: u64,
+    missing_tokens: u64,
+) -> impl Iterator<Item = u64> {
     let keep_tokens = transcript.tokens(tail..transcript.len() as u64) + missing_tokens;
-    let shorter = TranscriptTail { start: tail, cut: None };
-    let longer = lengthen(transcript, &shorter, keep_tokens, |entry| entry.tokens());
-    // Old results become one line here, so none is cut for the tail.
-    match longer.cut {
-        Some((frame, _)) if frame.end < tail => frame.end,
-        _ => longer.start,
-    }
+    let within = cuts::tail_start(transcript, keep_tokens);
+    let whole = within.checked_sub(1).map_or(0, |seq| transcript.cut_at_or_before(seq));
+    [whole, within].into_iter().filter(move |start| *start < tail)
 }
 
 /// End of the head: the first messages that fit their share, before any compaction.
@@ -332,8 +329,8 @@ mod tests {
                 reserve_tokens: 0,
             };
             let cut = choose_cut(&transcript, &room, 1, &Settings::default()).unwrap();
-            let floor_tokens = budget_tokens * 3 / 10;
-            assert!(cut.used_tokens() >= floor_tokens, "{} of {budget_tokens}", cut.used_tokens());
+            let used_tokens = cut.used_tokens();
+            assert!(used_tokens >= budget_tokens * 3 / 10, "{used_tokens} of {budget_tokens}");
         }
     }
 

@@ -10,6 +10,7 @@ use std::sync::LazyLock;
 
 use aho_corasick::AhoCorasick;
 use ctxhost_engine_api::{ContentBlock, Message};
+use memchr::memmem;
 
 /// A pattern of inserted text.
 #[derive(Clone, Copy, Debug)]
@@ -271,7 +272,9 @@ impl PatternForm {
             Between(open, close) => remove_between(left, open, close, |_| true),
             Element(name) => remove_elements(left, name),
             ElementBeside(name, others) => {
-                if others.iter().any(|other| block.contains(other)) {
+                let is_beside =
+                    |other: &&str| memmem::find(block.as_bytes(), other.as_bytes()).is_some();
+                if others.iter().any(is_beside) {
                     remove_elements(left, name);
                 }
             }
