@@ -172,12 +172,11 @@ impl KnownItems {
             known.is_some()
                 && known == request.canonical(now).and_then(|now| Some(now.traits?.author))
         };
-        let singles = self
-            .groups
-            .iter()
-            .filter(|(items, _)| items.len() == 1 && run.known.contains(&items.start));
+        let first = self.groups.partition_point(|(items, _)| items.start < run.known.start);
+        let groups = self.groups.iter().skip(first).map(|(items, _)| items);
+        let groups = groups.take_while(|items| items.start < run.known.end);
         let are_pairs = run.known.len() == run.now.len()
-            && singles.count() == run.known.len()
+            && groups.count() == run.known.len()
             && run.known.clone().zip(run.now.clone()).all(|pair| is_pair(pair, request));
         if !are_pairs {
             return vec![run.clone()];

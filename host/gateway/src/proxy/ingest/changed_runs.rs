@@ -1,6 +1,6 @@
 //! Records the runs of a conversation in whose place its client sends other messages, as edits of their entries.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::IngestError;
 use super::amendment::{content_of, parse_run};
@@ -17,6 +17,9 @@ use ctxhost_session::{Record, RecordBody, Session};
 
 /// The longest note that takes the place of an image. Known ones have up to 120 bytes.
 pub(super) const NOTE_MAX_BYTES: usize = 200;
+
+/// Known entries among which a place for a new one is searched. Runs may have thousands of both.
+const MAX_AHEAD: usize = 64;
 
 /// The changed runs of a request, as edits.
 #[derive(Default)]
@@ -74,12 +77,13 @@ pub(super) fn apply_changes(
             return Ok(None);
         };
         edits.spliced.push(splice);
+        let contents: HashMap<String, String> = written.contents.into_iter().collect();
         for entry in &entries {
-            match written.contents.iter().find(|(id, _)| *id == entry.id) {
-                Some((id, content)) => {
-                    let text = text_of_content(content);
-                    edits.text_hashes.push((id.clone(), text_hash(&text)));
-                    edits.records.push(RecordBody::context_edit(id, Some(content)));
+            match contents.get(&entry.id) {
+                Some(content) => {
+                    let hash = text_hash(&text_of_content(content));
+                    edits.text_hashes.push((entry.id.clone(), hash));
+                    edits.records.push(RecordBody::context_edit(&entry.id, Some(content)));
                 }
                 None => {
                     edits.records.push(RecordBody::context_edit(&entry.id, None));
@@ -158,8 +162,12 @@ fn kind_of(
         let is_edit = is_part(&known, &now)
             || is_noted(&known, &now)
             || is_first && are_mostly_equal(&known, &now);
-        // Runs of two tasks may differ in the question alone.
-        return is_edit.then_some(RunKind::Edit);
+        if is_edit {
+            return Some(RunKind::Edit);
+        }
+        // Runs of two tasks may differ in the question alone. What was cut to a few words tells nothing.
+        let is_cut = now.len() < known.len() && are_mostly_equal(&known, &now);
+        return is_cut.then_some(RunKind::Unclear);
     }
     Some(RunKind::Unclear)
 }
@@ -212,7 +220,10 @@ fn write_entries(entries: &[NewEntry], groups: Vec<ItemGroup>) -> Option<Written
         let found: Option<Vec<&NewEntry>> = group
             .entries
             .iter()
-            .map(|parsed| tried.find(|entry| has_place_for(entry, parsed)))
+            .map(|parsed| {
+                let mut next = tried.by_ref().take(MAX_AHEAD);
+                next.find(|entry| has_place_for(entry, parsed))
+            })
             .collect();
         let texts = contents.iter().map(|content| text_of_content(content));
         match found {

@@ -205,7 +205,7 @@ fn check_pairs(messages: &[Value]) {
 
 fn edits() -> impl Strategy<Value = Edit> {
     prop_oneof![
-        (100usize..160).prop_map(Edit::Cut),
+        (50usize..160).prop_map(Edit::Cut),
         Just(Edit::Omit),
         Just(Edit::Join),
         Just(Edit::Flatten),
