@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::IngestError;
 use super::amendment::{content_of, parse_run};
-use super::derived_text::{Derivation, are_mostly_equal, derivation, is_part};
+use super::derived_text::{Derivation, SHARED_CHARS, are_mostly_equal, derivation, is_part};
 use crate::conversations::{
     ChangedRun, HistoryRewrite, ItemAuthor, ItemSplice, KnownItems, RequestItems, text_hash,
     text_of_content,
@@ -166,7 +166,8 @@ fn kind_of(
             return Some(RunKind::Edit);
         }
         // Runs of two tasks may differ in the question alone. What was cut to a few words tells nothing.
-        let is_cut = now.len() < known.len() && are_mostly_equal(&known, &now);
+        let lengths = SHARED_CHARS..known.len();
+        let is_cut = lengths.contains(&now.len()) && are_mostly_equal(&known, &now);
         return is_cut.then_some(RunKind::Unclear);
     }
     Some(RunKind::Unclear)

@@ -7,7 +7,7 @@
 const FOUND_CHARS: usize = 120;
 
 /// Characters that must be equal if not all are.
-const SHARED_CHARS: usize = 48;
+pub(super) const SHARED_CHARS: usize = 48;
 
 /// Characters that a client adds for each text that it writes in another form.
 const WRAPPER_CHARS: usize = 64;
