@@ -13,9 +13,11 @@
 //! known items are stored in the session itself; the `index` beside the session files says which of them to read
 //! first.
 
+mod alignment;
 mod conversation;
 mod identity;
 mod index;
+mod items_record;
 mod known_items;
 mod label;
 mod left_out;
@@ -24,17 +26,22 @@ mod new_group;
 mod read_pool;
 mod returned_summary;
 mod seeded_hash;
+mod splice;
 mod table;
 mod traits;
 
+pub(crate) use alignment::ChangedRun;
 pub(crate) use conversation::{
     Conversation, EvictedConversation, LastRequest, PendingRequest, has_compactions,
 };
 pub(crate) use identity::{BadSessionId, is_named, session_scope};
+pub(crate) use items_record::ItemEdits;
 pub(crate) use known_items::{KnownItems, text_hash, text_of_content};
 pub use label::ConversationLabel;
 pub(crate) use matching::{HistoryRewrite, RequestMatch};
 pub(crate) use new_group::{EntryTraits, NewGroup};
 pub(crate) use returned_summary::{ReturnedSummary, SummaryOrigin};
 pub(crate) use seeded_hash::{ConversationScope, RequestItems, SeededHash, read_seed};
+pub(crate) use splice::ItemSplice;
 pub(crate) use table::{CacheLimits, ConversationCounts, ConversationTable};
+pub(crate) use traits::ItemAuthor;

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::Duration;
 
+use super::alignment::AlignmentRank;
 use super::index::IndexEntry;
 use super::known_items::KnownItems;
 use super::label::ConversationLabel;
@@ -115,24 +116,6 @@ impl ConversationState {
         }
         let left_out = self.known.match_left_out(request, is_unanswered);
         left_out.map_or(found, RequestMatch::Rewrites)
-    }
-
-    /// Matches a request that lacks the oldest messages; `None` while the client waits for an answer.
-    pub(crate) fn match_without_oldest(
-        &self,
-        request: &mut RequestItems<'_>,
-        needs_proof: bool,
-    ) -> Option<HistoryRewrite> {
-        let is_unanswered = self.last_request == LastRequest::Unanswered;
-        let is_waiting = self.last_request == LastRequest::InFlight;
-        let mut found = || self.known.match_without_oldest(request, is_unanswered, needs_proof);
-        if is_waiting { None } else { found() }
-    }
-
-    /// Matches a request in which only the first message differs; `None` while the client waits for an answer.
-    pub(crate) fn match_changed(&self, request: &mut RequestItems<'_>) -> Option<HistoryRewrite> {
-        let is_waiting = self.last_request == LastRequest::InFlight;
-        if is_waiting { None } else { self.known.match_changed(request) }
     }
 
     /// Whether no index entry was written for it.
@@ -282,6 +265,21 @@ impl Conversation {
     /// The same; `None` if another task opens or closes it.
     pub(crate) fn try_lock_opening(&self) -> Option<tokio::sync::MutexGuard<'_, ()>> {
         self.opening.try_lock().ok()
+    }
+
+    /// Aligns a request that does not begin as the conversation does; `None` while the client waits for an answer. How good
+    /// the alignment is decides between conversations.
+    pub(crate) fn align(
+        &self,
+        request: &mut RequestItems<'_>,
+    ) -> Option<(HistoryRewrite, AlignmentRank)> {
+        let (known_items, last) = {
+            let state = self.state();
+            (state.known.clone(), state.last_request)
+        };
+        // Comparing takes long for large requests, and others wait for the state.
+        (last != LastRequest::InFlight)
+            .then(|| known_items.align(request, last == LastRequest::Unanswered))?
     }
 
     /// A snapshot of the known items, which can be read without holding the state.

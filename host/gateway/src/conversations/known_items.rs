@@ -4,12 +4,13 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use ctxhost_engine_api::{EntryKind, Message, Role, Transcript};
-use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::index::IndexEntry;
+use super::items_record::{ItemEdits, RecordedEdits, WireKnownItems, record};
 use super::new_group::{EntryTraits, NewGroup};
 use super::seeded_hash::{CanonicalItem, PrefixHasher, PrefixHashes, RequestItems, SeededHash};
+use super::splice::ItemSplice;
 use super::traits::ItemTraits;
 use ctxhost_dialects::inbound::{EntryLocation, ParsedEntry};
 use ctxhost_history::ForkPoint;
@@ -54,29 +55,6 @@ pub(crate) struct KnownItems {
     pub(super) summary: Option<usize>,
     /// Entries whose text the client has replaced, with the hash of the new text.
     client_edits: HashMap<String, u64>,
-}
-
-#[derive(Deserialize, Serialize)]
-struct WireKnownItems {
-    /// Ranges of items that the client has left out; the other fields count without them.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    removed: Vec<(usize, usize)>,
-    /// The number of items known before.
-    from: usize,
-    /// The canonical hashes of the new items.
-    items: Vec<String>,
-    /// Their traits as words; missing in records from before December 2026.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    traits: Vec<String>,
-    /// Replaced items: index, new canonical hash, new traits.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    replaced: Vec<(usize, String, String)>,
-    /// Per group: the number of items and of entries.
-    #[serde(rename = "units")]
-    groups: Vec<(usize, usize)>,
-    /// The item that is the client's own summary.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    summary: Option<usize>,
 }
 
 impl KnownItems {
@@ -256,16 +234,15 @@ impl KnownItems {
     pub(crate) fn record(&self) -> RecordBody {
         let canonicals = self.items.iter().map(|known| known.canonical);
         let groups = self.groups.iter().map(|(items, entries)| (items.len(), *entries));
-        record(0, canonicals, groups, self.summary, Vec::new(), Vec::new())
+        record(0, canonicals, groups, self.summary, RecordedEdits::default())
     }
 
-    /// The record of new groups, replaced items, and items left out before.
+    /// The record of new groups, replaced items, and items left out or spliced before.
     pub(crate) fn record_with(
         &self,
         request: &mut RequestItems<'_>,
         groups: &[NewGroup],
-        replaced: &[usize],
-        removed: &[Range<usize>],
+        edits: &ItemEdits,
     ) -> RecordBody {
         let from = self.items.len();
         let items: usize = groups.iter().map(|group| group.item_count).sum();
@@ -276,9 +253,12 @@ impl KnownItems {
             let canonical = self.items.get(*at)?.canonical;
             Some((*at, canonical.hash.to_hex(), canonical.traits.map(ItemTraits::to_word)?))
         };
-        let replaced = replaced.iter().filter_map(word).collect();
-        let removed = removed.iter().map(|items| (items.start, items.end)).collect();
-        record(from, canonicals, groups, self.summary, replaced, removed)
+        let edits = RecordedEdits {
+            replaced: edits.replaced.iter().filter_map(word).collect(),
+            removed: edits.removed.iter().map(|items| (items.start, items.end)).collect(),
+            spliced: edits.spliced.iter().map(ItemSplice::to_wire).collect(),
+        };
+        record(from, canonicals, groups, self.summary, edits)
     }
 
     /// The group of an item: its items and its entry ids.
@@ -390,6 +370,8 @@ impl KnownItems {
 
     fn apply_record(&mut self, wire: WireKnownItems) -> Option<()> {
         self.apply_removed(&wire.removed)?;
+        let splices = wire.spliced.into_iter().map(ItemSplice::from_wire);
+        self.splice_items(&splices.collect::<Option<Vec<_>>>()?)?;
         // A record out of order: the session is damaged or not ours.
         if wire.from > self.items.len() {
             return None;
@@ -456,22 +438,4 @@ fn edit_of(record: &Record) -> Option<(String, Option<String>)> {
 pub(crate) fn text_of_content(content: &str) -> String {
     let message = format!(r#"{{"role":"user","content":{content}}}"#);
     Message::parse(&message, "").text()
-}
-
-fn record(
-    from: usize,
-    canonicals: impl IntoIterator<Item = CanonicalItem>,
-    groups: impl Iterator<Item = (usize, usize)>,
-    summary: Option<usize>,
-    replaced: Vec<(usize, String, String)>,
-    removed: Vec<(usize, usize)>,
-) -> RecordBody {
-    let canonicals: Vec<CanonicalItem> = canonicals.into_iter().collect();
-    let items = canonicals.iter().map(|canonical| canonical.hash.to_hex()).collect();
-    // All or none: words are matched to items by position.
-    let traits = canonicals.iter().map(|canonical| canonical.traits.map(ItemTraits::to_word));
-    let traits = traits.collect::<Option<Vec<_>>>().unwrap_or_default();
-    let groups = groups.collect();
-    let wire = WireKnownItems { removed, from, items, traits, replaced, groups, summary };
-    RecordBody::custom(RECORD, &wire)
 }

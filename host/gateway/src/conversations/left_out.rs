@@ -1,5 +1,4 @@
-//! Matches a request whose client has left out a part of its history: tool calls with their results, thinking, or the
-//! oldest messages.
+//! Matches a request whose client has left out a part of its history: tool calls with their results, or thinking.
 //!
 //! ```text
 //!  known    q1 [c r] a1  q2 [c r] [c r] a2  q3 c r
@@ -7,22 +6,18 @@
 //! ```
 //!
 //! The engine gets what the client still sends; the session keeps the rest. Each question and each
-//! final answer must remain, except at the start. As tool calls are what distinguishes runs of one task, the answers
-//! that remain must prove the identity.
+//! final answer must remain. As tool calls are what distinguishes runs of one task, the answers that remain must prove
+//! the identity.
 
 use std::collections::HashSet;
 use std::ops::Range;
 
 use super::known_items::{KnownItem, KnownItems};
-use super::matching::{FRONT_ITEMS, HistoryRewrite};
+use super::matching::HistoryRewrite;
 use super::seeded_hash::{RequestItems, SeededHash};
 use super::traits::ItemAuthor;
 use ctxhost_dialects::inbound::EntryLocation;
 use ctxhost_session::{Record, RecordBody, RecordKind, Session, parse_context_edit};
-
-/// Places at which the rest of a request may begin. In a conversation of equal messages there are as many as messages, and
-/// each costs a walk over the rest.
-const MAX_STARTS: usize = 64;
 
 /// What a request lacks of the known items.
 #[derive(Debug, Default)]
@@ -40,45 +35,9 @@ impl KnownItems {
         request: &mut RequestItems<'_>,
         is_unanswered: bool,
     ) -> Option<HistoryRewrite> {
-        let left_out = self.left_out(request, 0, 0)?;
+        let left_out = self.left_out(request)?;
         let rewrite = self.rewrite_without(left_out, request, is_unanswered)?;
         rewrite.1.proves_identity(request).then_some(rewrite.0)
-    }
-
-    /// Matches a request that lacks the oldest messages; the first ones may remain. Without `needs_proof`, it is known to
-    /// be a request of this conversation.
-    pub(crate) fn match_without_oldest(
-        &self,
-        request: &mut RequestItems<'_>,
-        is_unanswered: bool,
-        needs_proof: bool,
-    ) -> Option<HistoryRewrite> {
-        let first = self.groups_before(self.common_items(request));
-        let front = first.checked_sub(1).and_then(|last| self.groups.get(last));
-        let front = front.map_or(0, |(items, _)| items.end);
-        if front > FRONT_ITEMS || front >= request.len() {
-            return None;
-        }
-        let mut starts = 0;
-        for (number, (items, _)) in self.groups.iter().enumerate().skip(first + 1) {
-            if !self.may_be_item(request, items.start, front) {
-                continue;
-            }
-            starts += 1;
-            if starts > MAX_STARTS {
-                break;
-            }
-            let Some(mut left_out) = self.left_out(request, number, front) else { continue };
-            left_out.removed.insert(0, front..items.start);
-            let Some((rewrite, rest)) = self.rewrite_without(left_out, request, is_unanswered)
-            else {
-                continue;
-            };
-            if !needs_proof || rest.proves_identity(request) {
-                return Some(rewrite);
-            }
-        }
-        None
     }
 
     /// Whether a request has an answer of this conversation with a random call id, which no other conversation has.
@@ -91,17 +50,12 @@ impl KnownItems {
         })
     }
 
-    /// The items after the first `number` groups that a request does not have from item `at` on; `None` if it lacks a
-    /// question, a final answer, or results of a call that it has.
-    fn left_out(
-        &self,
-        request: &mut RequestItems<'_>,
-        number: usize,
-        mut at: usize,
-    ) -> Option<LeftOut> {
+    /// The items that a request does not have; `None` if it lacks a question, a final answer, or results of a call that
+    /// it has.
+    fn left_out(&self, request: &mut RequestItems<'_>) -> Option<LeftOut> {
         let answered = self.answered_items();
         let LeftOut { mut removed, mut without_calls } = LeftOut::default();
-        let mut number = number;
+        let (mut number, mut at) = (0, 0);
         // Whether the newest known items are left out: then the request must have the answer that they led to.
         let mut is_end_removed = false;
         while let Some((items, _)) = self.groups.get(number) {
@@ -313,6 +267,16 @@ impl KnownItems {
         }
         self.remove_items(removed);
         self.entries = kept;
+        self.locate_entries(gone.iter(), session);
+        gone
+    }
+
+    /// Locates the entries in the groups anew, after some are gone.
+    pub(super) fn locate_entries<'a>(
+        &mut self,
+        gone: impl Iterator<Item = &'a String>,
+        session: &Session,
+    ) {
         self.locations.clear();
         let mut ids = self.entries.iter();
         for (group, (_, count)) in self.groups.iter().enumerate() {
@@ -320,10 +284,9 @@ impl KnownItems {
                 self.locations.insert(id.clone(), EntryLocation { group, entry });
             }
         }
-        let entries = gone.iter().filter_map(|id| session.record(id)?.to_entry());
+        let entries = gone.filter_map(|id| session.record(id)?.to_entry());
         let tokens: u64 = entries.map(|entry| entry.tokens).sum();
         self.client_tokens = self.client_tokens.saturating_sub(tokens);
-        gone
     }
 
     /// Edits that hide the entries of a branch, up to a record, that are not known any more. An earlier branch may

@@ -8,6 +8,7 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
+use super::alignment::ChangedRun;
 use super::known_items::{KnownItem, KnownItems};
 use super::seeded_hash::{CanonicalItem, RequestItems, SeededHash};
 use super::traits::{ItemAuthor, ItemTraits};
@@ -60,8 +61,11 @@ pub(crate) struct HistoryRewrite {
     pub shortened: Vec<(usize, usize)>,
     /// The same the other way round: items of the request that may be the known one and a tool result behind it.
     pub extended: Vec<(usize, usize)>,
-    /// Whether the first message differs. It is the same conversation only if most of its text is equal.
-    pub is_start_changed: bool,
+    /// Items that are others now, in a request that is aligned. It is the same conversation only if the texts
+    /// of those that the model has not answered anew are edits, and the answers behind the others prove it.
+    pub changes: Vec<ChangedRun>,
+    /// Whether the request was aligned.
+    pub is_aligned: bool,
     /// Whether the request proves by its answers alone that it is the same conversation. Another one that matches exactly is then
     /// preferred.
     pub is_proven_by_answers: bool,
@@ -96,42 +100,15 @@ impl KnownItems {
         (0..self.items.len()).take_while(|at| self.is_same(request, *at, *at)).count()
     }
 
-    /// Whether a request may differ in the first message only, by its second one.
-    pub(crate) fn may_be_changed(&self, request: &mut RequestItems<'_>) -> bool {
-        self.answered_items() > 1 && request.len() > self.items.len() && self.is_same(request, 1, 1)
-    }
-
-    /// Matches a request that has another first message and continues after all known items: some clients write the time
-    /// or what they remember into it. The model's answers must prove that it is the same conversation, because agents
-    /// may have tasks that are alike and get short answers that are equal.
-    pub(crate) fn match_changed(&self, request: &mut RequestItems<'_>) -> Option<HistoryRewrite> {
-        if !self.may_be_changed(request) {
-            return None;
-        }
-        let traits = [self.items.first()?.canonical.traits, request.canonical(0)?.traits];
-        let is_user = |traits: Option<ItemTraits>| {
-            traits.is_some_and(|traits| traits.author == ItemAuthor::User)
-        };
-        let next = request.canonical(self.items.len())?.traits?;
-        if !traits.into_iter().all(is_user) || next.author != ItemAuthor::Model {
-            return None;
-        }
-        let mut rewrite = self.rewrite(request, 1, false)?;
-        if rewrite.kept < self.items.len() || !self.proves_identity(request) {
-            return None;
-        }
-        // It is equal if it has not changed since the last request, which was found by its answers as well.
-        let is_start_changed = !self.is_same(request, 0, 0);
-        if is_start_changed {
-            rewrite.replaced.insert(0, 0);
-        }
-        Some(HistoryRewrite { is_start_changed, ..rewrite })
-    }
-
     /// Whether the answers that are in a request identify the conversation: several different ones with enough text.
     pub(super) fn proves_identity(&self, request: &mut RequestItems<'_>) -> bool {
+        self.proves_identity_from(0, request)
+    }
+
+    /// The same for the answers from an item on.
+    fn proves_identity_from(&self, from: usize, request: &mut RequestItems<'_>) -> bool {
         let (mut seen, mut chars) = (HashSet::new(), 0);
-        for at in 0..self.answered_items() {
+        for at in from..self.answered_items() {
             let Some(traits) = self.items.get(at).and_then(|known| known.canonical.traits) else {
                 continue;
             };
@@ -146,6 +123,17 @@ impl KnownItems {
             }
         }
         false
+    }
+
+    /// Whether the answers from an item on identify the conversation, or one of them has a random call id, which no other
+    /// conversation has.
+    pub(crate) fn is_identified_from(&self, from: usize, request: &mut RequestItems<'_>) -> bool {
+        let has_id = |at: usize, request: &RequestItems<'_>| {
+            let known = self.items.get(at);
+            known.is_some_and(|it| it.is_from(ItemAuthor::Model)) && request.has_random_id(at)
+        };
+        self.proves_identity_from(from, request)
+            || (from..self.answered_items()).rev().any(|at| has_id(at, request))
     }
 
     /// Whether the first model answer of a request differs. Some programs use one name for all of their
@@ -164,18 +152,9 @@ impl KnownItems {
         self.answered_items() > 0
     }
 
-    /// The number of items that a request has in common up to the last answer, after its client has replaced
-    /// the earlier ones by something shorter; `None` if that cannot be decided. `has_summary` says that the
-    /// request starts with a recognized summary.
-    pub(crate) fn match_after_summary(
-        &self,
-        request: &mut RequestItems<'_>,
-        has_summary: bool,
-    ) -> Option<usize> {
-        // Hashing canonical forms parses all items of a request, so what needs one of them decides first.
-        if !has_summary && !self.has_first_item(request) {
-            return None;
-        }
+    /// The number of items that a request, which starts with a recognized summary, has in common up to the last answer;
+    /// `None` if that cannot be decided.
+    pub(crate) fn match_after_summary(&self, request: &mut RequestItems<'_>) -> Option<usize> {
         let last = self.answered_items().checked_sub(1)?;
         let end = (0..request.len()).rev().find(|at| self.is_same(request, last, *at))?;
         let longest = last.min(end) + 1;
@@ -183,17 +162,8 @@ impl KnownItems {
         let same = same.count();
         let (front, before) = (end + 1 - same, last + 1 - same);
         let from = self.items.get(before..=last)?;
-        let answers = from.iter().filter(|known| known.is_from(ItemAuthor::Model)).count();
-        let begins_alike = front == 0 || self.common_items(request) > 0;
-        // A client that drops the oldest items without a summary leaves no evidence of that, so more answers must match.
-        let is_it =
-            if has_summary { answers >= 1 } else { answers >= SAME_ANSWERS && begins_alike };
-        (is_it && before > front && front <= FRONT_ITEMS).then_some(same)
-    }
-
-    /// Whether the first item of a request is known.
-    fn has_first_item(&self, request: &mut RequestItems<'_>) -> bool {
-        (0..self.items.len()).any(|known| self.is_same(request, known, 0))
+        let is_answered = from.iter().any(|known| known.is_from(ItemAuthor::Model));
+        (is_answered && before > front && front <= FRONT_ITEMS).then_some(same)
     }
 
     /// The number of items up to the last model answer. Model items at the end of a request are none: the client has
@@ -275,7 +245,8 @@ impl KnownItems {
                 without_calls: Vec::new(),
                 shortened,
                 extended,
-                is_start_changed: false,
+                changes: Vec::new(),
+                is_aligned: false,
                 is_proven_by_answers,
                 kept,
             },
@@ -405,7 +376,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_unknown_first_item_is_the_only_one_parsed() {
+    fn the_items_behind_a_summary_are_found() {
         let item = |at: usize, text: &str| {
             let role = if at.is_multiple_of(2) { "user" } else { "assistant" };
             format!(r#"{{"role":"{role}","content":"{text}"}}"#)
@@ -418,16 +389,8 @@ mod tests {
         known_items.extend(&mut RequestItems::new(7, &items), groups, &[]);
 
         let other = item(0, "Another task.");
-        let others = [&[other.as_str()], &items[1..]].concat();
-        let mut request = RequestItems::new(7, &others);
-        assert_eq!(known_items.match_after_summary(&mut request, false), None);
-        assert_eq!(request.canonical_count(), 1);
-        // A summary says that the items before the newest ones were replaced.
         let summarized = [&[other.as_str()], &items[3..]].concat();
         let mut request = RequestItems::new(7, &summarized);
-        assert_eq!(known_items.match_after_summary(&mut request, true), Some(1));
-        // Without one, the first item is from the middle of the conversation.
-        let mut request = RequestItems::new(7, &items[1..]);
-        assert_eq!(known_items.match_after_summary(&mut request, false), Some(3));
+        assert_eq!(known_items.match_after_summary(&mut request), Some(1));
     }
 }

@@ -1,6 +1,6 @@
 //! Hashes of items: one of the bytes, and one of the canonical form.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 use xxhash_rust::xxh3::{Xxh3, xxh3_128_with_seed};
 
 use super::returned_summary::ReturnedSummary;
-use super::traits::{ItemTraits, has_no_calls, has_random_id, identifying_chars};
+use super::traits::{ItemTraits, call_ids, has_no_calls, has_random_id, identifying_chars};
 use crate::secret::SecretFile;
 use ctxhost_dialects::inbound::parse_item;
 use ctxhost_session::SessionError;
@@ -260,9 +260,20 @@ impl<'a> RequestItems<'a> {
     }
 
     /// Whether an item has a call id that is long enough to be random.
-    pub(super) fn has_random_id(&self, at: usize) -> bool {
+    pub(crate) fn has_random_id(&self, at: usize) -> bool {
         let item = self.items.get(at).and_then(|item| parse_item(item).ok());
         item.is_some_and(|item| has_random_id(&item))
+    }
+
+    /// The ids of an item's calls and results.
+    pub(super) fn call_ids(&self, at: usize) -> Vec<String> {
+        let item = self.items.get(at).and_then(|item| parse_item(item).ok());
+        item.map_or_else(Vec::new, |item| call_ids(&item))
+    }
+
+    /// The byte hashes of all items.
+    pub(super) fn raw_hashes(&self) -> HashSet<SeededHash> {
+        self.names.raw.iter().copied().collect()
     }
 
     /// Whether an item is an answer without calls.
@@ -310,12 +321,6 @@ impl<'a> RequestItems<'a> {
             known.get_or_insert_with(|| CanonicalItem::from_value(seed, &value, item.len()));
         }
         Ok(value)
-    }
-
-    #[cfg(test)]
-    /// The number of items whose canonical form was computed.
-    pub(super) fn canonical_count(&self) -> usize {
-        self.names.canonical.iter().flatten().count()
     }
 
     /// An item's canonical form.

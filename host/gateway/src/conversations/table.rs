@@ -6,6 +6,7 @@ mod best_match;
 mod eviction;
 mod state;
 
+use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,6 +27,9 @@ use ctxhost_session::SessionFolder;
 /// Files that are read to find the conversation of one request, best candidates first. More than a few share the
 /// same first items only if a user rewinds often or a program always starts with the same greeting.
 const MAX_READ: usize = 128;
+
+/// Conversations that one request is aligned with, those with the most of its answers first. Each costs a pass over both.
+const MAX_ALIGNED: usize = 8;
 
 /// All conversations.
 #[derive(Debug)]
@@ -139,45 +143,50 @@ impl ConversationTable {
         }
     }
 
-    /// The conversation most of whose items a client has replaced by a summary, or dropped; `None` if there is
-    /// none or several match equally.
+    /// The conversation most of whose items a client has replaced by a recognized summary; `None` if there is none or
+    /// several match equally.
     pub(crate) fn find_by_summary(
         &self,
         request: &mut RequestItems<'_>,
-        has_summary: bool,
     ) -> Option<Arc<Conversation>> {
         let found = self.in_scope(request.scope());
-        let by_newest = single_best(&found, |conversation| {
-            conversation.known_items().match_after_summary(request, has_summary)
-        });
-        // More may be left out than the oldest messages. Another run of the same task may then match as well.
-        by_newest.unwrap_or_else(|| {
-            let by_answers = single_best(&found, |conversation| {
-                let rewrite = conversation.state().match_without_oldest(request, true);
-                rewrite.map(|rewrite| rewrite.kept)
-            });
-            by_answers.flatten()
-        })
+        single_best(&found, |conversation| conversation.known_items().match_after_summary(request))
     }
 
-    /// The only conversation in memory from which a request differs in its first message. `key` has no conversation.
-    pub(crate) fn find_changed(
+    /// The conversation in memory that a request aligns with best, beside the one that its first items have `found`; `None`
+    /// if there is none or several align equally.
+    pub(crate) fn find_aligned(
         &self,
-        key: SeededHash,
         request: &mut RequestItems<'_>,
+        found: Option<&Arc<Conversation>>,
     ) -> Option<Arc<Conversation>> {
-        let mut found = self.in_scope(request.scope());
-        found.retain(|conversation| {
-            conversation.known_items().may_be_changed(request)
-                && conversation.state().match_changed(request).is_some()
-        });
-        let conversation = found.pop().filter(|_| found.is_empty())?;
+        let in_scope = self.in_scope(request.scope());
+        if in_scope.is_empty() && found.is_none() {
+            return None;
+        }
+        let raw_hashes = request.raw_hashes();
+        let mut candidates: Vec<(usize, Arc<Conversation>)> = Vec::new();
+        for conversation in in_scope {
+            let answers = conversation.known_items().newest_answers_in(&raw_hashes);
+            let is_found = found.is_some_and(|found| Arc::ptr_eq(found, &conversation));
+            if answers > 0 && !is_found {
+                candidates.push((answers, conversation));
+            }
+        }
+        candidates.sort_by_key(|(answers, _)| Reverse(*answers));
+        candidates.truncate(MAX_ALIGNED);
+        let candidates = candidates.into_iter().map(|(_, conversation)| conversation);
+        let candidates: Vec<Arc<Conversation>> =
+            found.into_iter().cloned().chain(candidates).collect();
+        single_best(&candidates, |conversation| Some(conversation.align(request)?.1))
+    }
+
+    /// Forgets a key that no conversation has: a first message that changes each time has another key each time.
+    pub(crate) fn forget_key(&self, key: SeededHash) {
         let mut table = self.table();
-        // Its first message has another key each time. Keeping them all would fill the memory.
         if table.keys.get(&key).is_some_and(|group| group.conversations.is_empty()) {
             table.keys.remove(&key);
         }
-        Some(conversation)
     }
 
     /// The conversations of a scope whose client has asked for a summary and has not continued yet.

@@ -153,6 +153,13 @@ pub(crate) fn identifying_chars(item: &Value) -> usize {
     parts.texts.iter().chain(ids).map(|text| text.chars().count()).sum()
 }
 
+/// The ids of an item's calls and results.
+pub(crate) fn call_ids(item: &Value) -> Vec<String> {
+    let mut parts = ItemParts::default();
+    parts.take_item(item);
+    parts.call_ids.into_iter().map(str::to_owned).collect()
+}
+
 /// Whether an item has a call id that is long enough to be random.
 pub(crate) fn has_random_id(item: &Value) -> bool {
     let mut parts = ItemParts::default();
@@ -218,7 +225,10 @@ fn author_of(item: &Value) -> ItemAuthor {
 #[derive(Default)]
 struct ItemParts<'a> {
     texts: Vec<&'a str>,
+    /// Ids and names of calls, and ids of results.
     ids: Vec<&'a str>,
+    /// The ids alone.
+    call_ids: Vec<&'a str>,
     has_results: bool,
     /// Whether it has other content: an image, a document.
     has_others: bool,
@@ -280,7 +290,13 @@ impl<'a> ItemParts<'a> {
     }
 
     fn take_ids(&mut self, of: &'a Value, names: &[&str]) {
-        self.ids.extend(names.iter().filter_map(|name| of.get(*name)?.as_str()));
+        for name in names {
+            let Some(id) = of.get(*name).and_then(Value::as_str) else { continue };
+            self.ids.push(id);
+            if *name != "name" {
+                self.call_ids.push(id);
+            }
+        }
     }
 }
 

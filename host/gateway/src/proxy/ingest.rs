@@ -1,9 +1,10 @@
 //! Ingests a request: finds its conversation and appends its new messages to the session.
 
 mod amendment;
+mod changed_runs;
+mod derived_text;
 mod search;
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use axum::http::HeaderMap;
@@ -13,8 +14,8 @@ use super::client_compaction;
 use super::core::Proxy;
 use super::new_items::NewItems;
 use crate::conversations::{
-    Conversation, HistoryRewrite, KnownItems, LastRequest, RequestItems, RequestMatch, SeededHash,
-    has_compactions,
+    Conversation, HistoryRewrite, ItemEdits, KnownItems, LastRequest, RequestItems, RequestMatch,
+    SeededHash, has_compactions,
 };
 use ctxhost_agent::{SessionGuard, SessionId, TurnError};
 use ctxhost_context::accounting::TokenAccounting;
@@ -96,7 +97,7 @@ impl Proxy {
             };
             let Some(guard) = self.lock_conversation(&conversation).await else { continue };
             let fit = conversation.state().match_request(request_items);
-            let groups = match fit {
+            match fit {
                 RequestMatch::Unrelated => continue,
                 RequestMatch::Continues { .. } => {
                     return self.resume(conversation, guard, meta, request_items).await;
@@ -117,35 +118,28 @@ impl Proxy {
                         return self.amend(amended, conversation, guard, meta, request_items).await;
                     }
                     // An item before `kept` differs in a way that an edit does not.
-                    let known = conversation.known_items();
-                    known.groups_before(known.common_items(request_items))
                 }
-                RequestMatch::Forks { groups } | RequestMatch::Within { groups } => groups,
-            };
-            let is_in_flight = conversation.state().last_request == LastRequest::InFlight;
-            // A name from our header means one session: a request that leaves the history becomes a branch instead of a
-            // fork.
-            let is_same_name = request_items.scope().is_named
-                && !conversation.state().known.has_other_first_answer(request_items);
-            if is_same_name && !is_in_flight {
-                return self.rewind(conversation, guard, groups, meta, request_items).await;
+                RequestMatch::Forks { .. } | RequestMatch::Within { .. } => {}
             }
             // Looking for another conversation locks others, and two requests doing that would wait for each other.
             drop(guard);
-            if let Some((conversation, guard)) = self.find_summarised(meta, request_items).await {
-                return self.resume_shortened(conversation, guard, meta, request_items).await;
+            let found = Some(&conversation);
+            if let Some(ingested) = self.resume_edited(found, meta, request_items).await? {
+                return Ok(ingested);
             }
             let Some(guard) = self.lock_conversation(&conversation).await else { continue };
+            let is_in_flight = conversation.state().last_request == LastRequest::InFlight;
+            let known = conversation.known_items();
+            let groups = known.groups_before(known.common_items(request_items));
+            // A name from our header means one session: a request that leaves the history becomes a branch instead of a
+            // fork.
+            if is_of_same_name(&known, request_items) && !is_in_flight {
+                return self.rewind(conversation, guard, groups, meta, request_items).await;
+            }
             return self.fork(&conversation, guard, groups, meta, request_items).await;
         }
-        if let Some((conversation, guard, amended)) = self.find_changed(meta, request_items).await?
-        {
-            // Not under a key that the next request does not have.
-            let meta = RequestMeta { key: conversation.key(), ..*meta };
-            return self.amend(amended, conversation, guard, &meta, request_items).await;
-        }
-        if let Some((conversation, guard)) = self.find_summarised(meta, request_items).await {
-            return self.resume_shortened(conversation, guard, meta, request_items).await;
+        if let Some(ingested) = self.resume_edited(None, meta, request_items).await? {
+            return Ok(ingested);
         }
         let header = SessionHeader::new(None, "/", self.runtime.now_ms());
         self.start(Session::in_memory(header), KnownItems::default(), None, meta, request_items)
@@ -200,31 +194,6 @@ impl Proxy {
         self.start(session, known_items, Some(learned), meta, request_items).await
     }
 
-    /// Continues a conversation whose oldest messages are left out or summarized.
-    async fn resume_shortened(
-        &self,
-        conversation: Arc<Conversation>,
-        guard: SessionGuard,
-        meta: &RequestMeta<'_>,
-        request_items: &mut RequestItems<'_>,
-    ) -> Result<IngestedRequest, IngestError> {
-        // A window over the newest messages moves with each turn, and a branch would copy all of them each time.
-        let rewrite = match request_items.returned_summary() {
-            Some(_) => None,
-            None => conversation.state().match_without_oldest(request_items, false),
-        };
-        let rewrite = rewrite.filter(|it| !has_foreign_summary(&conversation, it, request_items));
-        if let Some(rewrite) = rewrite {
-            let session = guard.context().session().session();
-            let amended =
-                find_amendment(&conversation, meta.inbound, session, &rewrite, request_items)?;
-            if let Some(amended) = amended {
-                return self.amend(amended, conversation, guard, meta, request_items).await;
-            }
-        }
-        self.rewind(conversation, guard, 0, meta, request_items).await
-    }
-
     /// Continues the same session after its first `groups` item groups, on a new branch.
     async fn rewind(
         &self,
@@ -261,8 +230,9 @@ impl Proxy {
         let amended = ConversationAmendment {
             known_items,
             amendment,
-            removed: Vec::new(),
-            replaced: Vec::new(),
+            item_edits: ItemEdits::default(),
+            is_unclear: false,
+            has_replaced_turns: false,
             text_hashes: Vec::new(),
             new_items,
         };
@@ -281,13 +251,13 @@ impl Proxy {
         let ConversationAmendment {
             mut known_items,
             amendment,
-            removed,
-            replaced,
+            item_edits,
             text_hashes,
             new_items,
+            ..
         } = amended;
-        known_items.replace(request_items, &replaced, text_hashes);
-        let pending_amendment = PendingAmendment { known_items, amendment, removed, replaced };
+        known_items.replace(request_items, &item_edits.replaced, text_hashes);
+        let pending_amendment = PendingAmendment { known_items, amendment, item_edits };
         let ingested = self.append(
             conversation.clone(),
             guard,
@@ -391,14 +361,13 @@ impl Proxy {
                     bodies.push(conversation.known_items().record_with(
                         request_items,
                         &groups,
-                        &[],
-                        &[],
+                        &ItemEdits::default(),
                     ));
                 }
                 (guard.append(bodies)?, None)
             }
-            Some(PendingAmendment { known_items, amendment, removed, replaced }) => {
-                bodies.push(known_items.record_with(request_items, &groups, &replaced, &removed));
+            Some(PendingAmendment { known_items, amendment, item_edits }) => {
+                bodies.push(known_items.record_with(request_items, &groups, &item_edits));
                 (guard.amend(amendment, bodies)?, Some(known_items))
             }
         };
@@ -436,8 +405,7 @@ impl Proxy {
 struct PendingAmendment {
     known_items: KnownItems,
     amendment: Amendment,
-    removed: Vec<Range<usize>>,
-    replaced: Vec<usize>,
+    item_edits: ItemEdits,
 }
 
 /// Whether the session of a rewritten history may have a summary of what another run of the same task did. Equal answers
@@ -450,6 +418,11 @@ fn has_foreign_summary(
     rewrite.is_proven_by_answers
         && conversation.state().is_compacted
         && !conversation.known_items().shares_call_id(request_items)
+}
+
+/// Whether a request has the name of our header that a conversation has, and is not another one of that name.
+fn is_of_same_name(known_items: &KnownItems, request_items: &mut RequestItems<'_>) -> bool {
+    request_items.scope().is_named && !known_items.has_other_first_answer(request_items)
 }
 
 /// The known items up to some item group, and the fork point after it.

@@ -8,21 +8,21 @@ use super::super::conversation::Conversation;
 use super::super::matching::RequestMatch;
 use super::super::seeded_hash::RequestItems;
 
-/// The conversation with the highest count; `Some(None)` if several have it, `None` if none has one.
-pub(super) fn single_best(
+/// The conversation with the highest rank; `None` if none has one, or several have it.
+pub(super) fn single_best<R: Ord>(
     conversations: &[Arc<Conversation>],
-    mut count: impl FnMut(&Conversation) -> Option<usize>,
-) -> Option<Option<Arc<Conversation>>> {
-    let mut best: Option<(usize, Option<Arc<Conversation>>)> = None;
+    mut rank: impl FnMut(&Conversation) -> Option<R>,
+) -> Option<Arc<Conversation>> {
+    let mut best: Option<(R, Option<Arc<Conversation>>)> = None;
     for conversation in conversations {
-        let Some(count) = count(conversation) else { continue };
-        match best.as_ref().map(|(most, _)| count.cmp(most)) {
+        let Some(rank) = rank(conversation) else { continue };
+        match best.as_ref().map(|(most, _)| rank.cmp(most)) {
             Some(Ordering::Less) => {}
-            Some(Ordering::Equal) => best = Some((count, None)),
-            None | Some(Ordering::Greater) => best = Some((count, Some(conversation.clone()))),
+            Some(Ordering::Equal) => best = Some((rank, None)),
+            None | Some(Ordering::Greater) => best = Some((rank, Some(conversation.clone()))),
         }
     }
-    best.map(|(_, conversation)| conversation)
+    best.and_then(|(_, conversation)| conversation)
 }
 
 /// The best match of a request, and whether no other conversation can be better.

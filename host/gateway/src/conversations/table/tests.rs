@@ -38,7 +38,7 @@ fn a_lookup_does_not_wait_for_the_state_of_other_conversations() {
             let items = [r#"{"role":"user","content":"Hello."}"#];
             let mut request = RequestItems::new(7, &items);
             request.set_scope(scope("b"));
-            sender.send(conversations.find_by_summary(&mut request, false).is_none()).unwrap();
+            sender.send(conversations.find_aligned(&mut request, None).is_none()).unwrap();
         });
         assert_eq!(
             receiver.recv_timeout(PATIENCE),

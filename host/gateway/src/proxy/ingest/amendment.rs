@@ -3,26 +3,25 @@
 use std::ops::Range;
 
 use super::IngestError;
+use super::changed_runs::{RunEdits, apply_changes, is_noted};
 use crate::conversations::{
-    Conversation, HistoryRewrite, KnownItems, RequestItems, text_hash, text_of_content,
+    Conversation, HistoryRewrite, ItemEdits, KnownItems, RequestItems, text_hash, text_of_content,
 };
 use crate::proxy::new_items::NewItems;
 use ctxhost_context::Amendment;
-use ctxhost_dialects::inbound::{InboundDialect, ParseContext, ParsedEntry, json_items};
+use ctxhost_dialects::inbound::{InboundDialect, ItemGroup, ParseContext, ParsedEntry, json_items};
 use ctxhost_session::{Record, RecordBody, Session, injected_text};
-
-/// The longest note that takes the place of an image. Known ones have up to 120 bytes.
-const NOTE_MAX_BYTES: usize = 200;
 
 /// What a client has changed in a conversation, and the new items after that.
 pub(super) struct ConversationAmendment {
     /// The known items without the removed ones.
     pub(super) known_items: KnownItems,
     pub(super) amendment: Amendment,
-    /// Items that the client has left out.
-    pub(super) removed: Vec<Range<usize>>,
-    /// Items with changed text.
-    pub(super) replaced: Vec<usize>,
+    pub(super) item_edits: ItemEdits,
+    /// Whether something was changed of which the texts do not show that it is an edit.
+    pub(super) is_unclear: bool,
+    /// Whether the client has replaced whole turns.
+    pub(super) has_replaced_turns: bool,
     /// Their entries, and the hash of each one's new text.
     pub(super) text_hashes: Vec<(String, u64)>,
     pub(super) new_items: NewItems,
@@ -38,12 +37,18 @@ pub(super) fn find_amendment(
 ) -> Result<Option<ConversationAmendment>, IngestError> {
     let mut known_items = KnownItems::clone(&conversation.known_items());
     let left_out = known_items.remove(&rewrite.removed, session);
+    let run_edits = match rewrite.is_aligned {
+        true => apply_changes(&mut known_items, inbound, session, rewrite, request_items)?,
+        false => Some(RunEdits::default()),
+    };
+    let Some(run_edits) = run_edits else { return Ok(None) };
+    let RunEdits { records, mut text_hashes, spliced, is_unclear, has_replaced_turns } = run_edits;
     for (known, now) in &rewrite.shortened {
         let Some((_, [id])) = known_items.group_at(*known) else { return Ok(None) };
         let entries = reparse_group(&known_items, inbound, *now..now + 1, request_items)?;
         let texts = entries.iter().flatten().filter_map(content_of);
         let texts: Vec<String> = texts.map(|content| text_of_content(&content)).collect();
-        let is_same = |text: &String| has_text(session, id, text) || is_noted(session, id, text);
+        let is_same = |text: &String| has_text(session, id, text) || has_note(session, id, text);
         if !texts.iter().all(is_same) || texts.is_empty() {
             return Ok(None);
         }
@@ -57,12 +62,9 @@ pub(super) fn find_amendment(
             return Ok(None);
         }
     }
-    if rewrite.is_start_changed && !is_start_alike(&known_items, inbound, session, request_items)? {
-        return Ok(None);
-    }
     let mut edits: Vec<RecordBody> =
         left_out.iter().map(|id| RecordBody::context_edit(id, None)).collect();
-    let mut text_hashes = Vec::new();
+    edits.extend(records);
     let mut done = 0;
     for at in &rewrite.replaced {
         if *at < done {
@@ -104,38 +106,12 @@ pub(super) fn find_amendment(
     Ok(Some(ConversationAmendment {
         known_items,
         amendment,
-        removed,
-        replaced,
+        item_edits: ItemEdits { removed, spliced, replaced },
+        is_unclear,
+        has_replaced_turns,
         text_hashes,
         new_items,
     }))
-}
-
-/// Whether most of the first message is as it was first sent.
-fn is_start_alike(
-    known_items: &KnownItems,
-    inbound: &dyn InboundDialect,
-    session: &Session,
-    request_items: &RequestItems<'_>,
-) -> Result<bool, IngestError> {
-    let Some((items, [id])) = known_items.group_at(0) else { return Ok(false) };
-    let entries = reparse_group(known_items, inbound, items, request_items)?;
-    let contents: Vec<String> = entries.iter().flatten().filter_map(content_of).collect();
-    let ([content], Some(entry)) = (&contents[..], session.record(id).and_then(Record::to_entry))
-    else {
-        return Ok(false);
-    };
-    Ok(are_mostly_equal(&entry.text, &text_of_content(content)))
-}
-
-/// Whether two texts begin and end alike, in at least half of the shorter one.
-fn are_mostly_equal(one: &str, other: &str) -> bool {
-    let shorter = one.len().min(other.len());
-    let equal =
-        |pairs: &mut dyn Iterator<Item = (u8, u8)>| pairs.take_while(|(a, b)| a == b).count();
-    let begin = equal(&mut one.bytes().zip(other.bytes()));
-    let end = equal(&mut one.bytes().rev().zip(other.bytes().rev()));
-    shorter > 0 && (begin + end).min(shorter) >= shorter.div_ceil(2)
 }
 
 /// Whether an entry has a text as part of its own.
@@ -146,11 +122,10 @@ fn has_text(session: &Session, id: &str, text: &str) -> bool {
 }
 
 /// Whether a text is that of an entry and a note behind it, which takes the place of an image.
-fn is_noted(session: &Session, id: &str, text: &str) -> bool {
+fn has_note(session: &Session, id: &str, text: &str) -> bool {
     let entry = session.record(id).and_then(Record::to_entry);
     let known = entry.as_ref().map_or("", |entry| entry.text.trim());
-    let note = text.trim().strip_prefix(known);
-    !known.is_empty() && note.is_some_and(|note| note.len() <= NOTE_MAX_BYTES)
+    !known.is_empty() && is_noted(known, text)
 }
 
 /// Whether a text is that of an entry and a tool result behind it: clients with a text protocol join the result of a
@@ -168,6 +143,18 @@ fn reparse_group(
     items: Range<usize>,
     request_items: &RequestItems<'_>,
 ) -> Result<Option<Vec<ParsedEntry>>, IngestError> {
+    let mut groups = parse_run(known_items, inbound, items, request_items)?;
+    let group = groups.pop().filter(|_| groups.is_empty());
+    Ok(group.map(|group| group.entries))
+}
+
+/// The groups of some items of a request.
+pub(super) fn parse_run(
+    known_items: &KnownItems,
+    inbound: &dyn InboundDialect,
+    items: Range<usize>,
+    request_items: &RequestItems<'_>,
+) -> Result<Vec<ItemGroup>, IngestError> {
     let before = ParseContext {
         is_start: items.start == 0,
         item_count: items.start,
@@ -177,12 +164,10 @@ fn reparse_group(
     let start = items.start;
     let items = request_items.items().get(items).unwrap_or_default();
     let groups = inbound.parse_items(&mut json_items(items), before);
-    let mut groups = groups.map_err(|error| error.after_items(start))?;
-    let group = groups.pop().filter(|_| groups.is_empty());
-    Ok(group.map(|group| group.entries))
+    Ok(groups.map_err(|error| error.after_items(start))?)
 }
 
-fn content_of(entry: &ParsedEntry) -> Option<String> {
+pub(super) fn content_of(entry: &ParsedEntry) -> Option<String> {
     match entry {
         ParsedEntry::Message(message) => {
             let message = serde_json::to_value(message).ok()?;

@@ -4,35 +4,84 @@ use std::sync::Arc;
 
 use ctxhost_engine_api::{EntryKind, Role};
 
-use super::amendment::{ConversationAmendment, find_amendment};
-use super::{IngestError, RequestMeta};
-use crate::conversations::{Conversation, LastRequest, RequestItems, SummaryOrigin};
+use super::amendment::find_amendment;
+use super::{IngestError, IngestedRequest, RequestMeta, has_foreign_summary, is_of_same_name};
+use crate::conversations::{
+    Conversation, HistoryRewrite, LastRequest, RequestItems, SummaryOrigin,
+};
 use crate::proxy::client_compaction;
 use crate::proxy::core::Proxy;
 use ctxhost_agent::SessionGuard;
 use ctxhost_session::{Session, injected_text};
 
 impl Proxy {
-    /// Finds and locks the conversation of a request in which only the first message differs, and how it differs.
-    pub(super) async fn find_changed(
+    /// Continues the conversation of a request whose client has changed or summarized its history; `None` if there is none.
+    /// `found` has its first items.
+    pub(super) async fn resume_edited(
         &self,
+        found: Option<&Arc<Conversation>>,
         meta: &RequestMeta<'_>,
         request_items: &mut RequestItems<'_>,
-    ) -> Result<Option<(Arc<Conversation>, SessionGuard, ConversationAmendment)>, IngestError> {
-        let Some(conversation) = self.conversations.find_changed(meta.key, request_items) else {
+    ) -> Result<Option<IngestedRequest>, IngestError> {
+        let summary = client_compaction::find_summary(request_items.items());
+        let is_known = summary.is_none_or(|at| {
+            found.is_some_and(|found| found.known_items().common_items(request_items) > at)
+        });
+        if is_known && request_items.returned_summary().is_none() {
+            let ingested = self.resume_aligned(found, meta, request_items).await?;
+            if ingested.is_some() {
+                return Ok(ingested);
+            }
+        }
+        if found.is_some_and(|found| is_of_same_name(&found.known_items(), request_items)) {
+            return Ok(None);
+        }
+        let Some((conversation, guard)) = self.find_summarised(meta, request_items).await else {
+            return Ok(None);
+        };
+        self.rewind(conversation, guard, 0, meta, request_items).await.map(Some)
+    }
+
+    /// Continues the conversation that a request aligns with, if the texts and the answers show that it is the same.
+    async fn resume_aligned(
+        &self,
+        found: Option<&Arc<Conversation>>,
+        meta: &RequestMeta<'_>,
+        request_items: &mut RequestItems<'_>,
+    ) -> Result<Option<IngestedRequest>, IngestError> {
+        let Some(conversation) = self.conversations.find_aligned(request_items, found) else {
             return Ok(None);
         };
         let Some(guard) = self.lock_conversation(&conversation).await else { return Ok(None) };
-        let rewrite = conversation.state().match_changed(request_items);
-        let Some(rewrite) = rewrite else { return Ok(None) };
+        let Some((rewrite, _)) = conversation.align(request_items) else { return Ok(None) };
         let session = guard.context().session().session();
         let amended =
             find_amendment(&conversation, meta.inbound, session, &rewrite, request_items)?;
-        Ok(amended.map(|amended| (conversation, guard, amended)))
+        let Some(amended) = amended else { return Ok(None) };
+        // Not under a key that the next request does not have: some clients write the time into the first message.
+        let own = RequestMeta { key: conversation.key(), ..*meta };
+        let meta = if found.is_some() || is_start_replaced(&rewrite) {
+            self.conversations.add_key(meta.key, &conversation, self.runtime.now_ms());
+            meta
+        } else {
+            self.conversations.forget_key(meta.key);
+            &own
+        };
+        // What the client has in the place of whole turns must not stay behind an earlier summary of them.
+        let is_compacted = conversation.state().is_compacted;
+        if is_compacted && amended.has_replaced_turns
+            || amended.is_unclear && has_foreign_summary(&conversation, &rewrite, request_items)
+        {
+            return self.rewind(conversation, guard, 0, meta, request_items).await.map(Some);
+        }
+        if amended.amendment.edits.is_empty() && rewrite.changes.is_empty() {
+            return self.resume(conversation, guard, meta, request_items).await.map(Some);
+        }
+        self.amend(amended, conversation, guard, meta, request_items).await.map(Some)
     }
 
     /// Finds and locks the conversation of a request whose first items its client has summarized.
-    pub(super) async fn find_summarised(
+    async fn find_summarised(
         &self,
         meta: &RequestMeta<'_>,
         request_items: &mut RequestItems<'_>,
@@ -44,7 +93,7 @@ impl Proxy {
         }
         // A client that compacted sends a history that matches nothing; its summary is the only trace.
         let summary = client_compaction::find_summary(request_items.items());
-        let aligned = self.conversations.find_by_summary(request_items, summary.is_some());
+        let aligned = summary.and_then(|_| self.conversations.find_by_summary(request_items));
         let conversation = match (aligned, summary) {
             (Some(conversation), _) => conversation,
             (None, Some(at)) => self.find_awaiting_summary(request_items, at).await?,
@@ -97,6 +146,12 @@ impl Proxy {
         // Two candidates are as good as none: a wrong match would mix two histories.
         conversations.is_empty().then_some(only)
     }
+}
+
+/// Whether a request begins with another message than the first one of its conversation.
+fn is_start_replaced(rewrite: &HistoryRewrite) -> bool {
+    let first = rewrite.changes.first().filter(|run| run.known.start == 0);
+    first.is_some_and(|run| (run.known.len(), run.now.len()) != (1, 1))
 }
 
 /// The user's first message.

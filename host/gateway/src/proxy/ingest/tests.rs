@@ -1,5 +1,6 @@
 //! Clients that change earlier messages: one conversation stays one session, and two stay two.
 
+mod edited;
 mod eviction;
 mod left_out;
 mod unusual_items;
