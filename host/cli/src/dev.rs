@@ -23,7 +23,7 @@ use ctxhost_engine::short_digest;
 #[derive(Debug, clap::Args)]
 pub(super) struct DevArgs {
     /// Session to replay.
-    #[arg(long, value_name = "FILE|demo:NAME", default_value = "demo:coding")]
+    #[arg(long, value_name = "FILE|demo:NAME", default_value = "demo:coding", value_parser = SessionSource::parser())]
     session: SessionSource,
     /// Context window to replay against, such as 32k; by default the one that `replay` uses.
     #[arg(long, value_name = "TOKENS", value_parser = parse_tokens)]

@@ -111,8 +111,9 @@ fn text_to_shorten<'a>(entry: &Entry<'a>, calls_nothing: bool) -> Cow<'a, str> {
         return Cow::Borrowed(NO_FILES);
     }
     let message = Message::parse(entry.raw(), "");
-    let is_file =
-        |block: &ContentBlock| matches!(block, ContentBlock::Image { .. } | ContentBlock::Other(_));
+    let is_file = |block: &ContentBlock<'_>| {
+        matches!(block, ContentBlock::Image { .. } | ContentBlock::Other(_))
+    };
     if calls_nothing && message.blocks.iter().any(is_file) {
         return Cow::Owned(format!("{}\n{NO_FILES}", entry.text()));
     }
