@@ -210,7 +210,7 @@ struct WrittenRun {
 }
 
 /// Writes the new groups into the known entries, in order and each into one of its own role. A group that finds none is
-/// added to the one before it, or to the next one. `None` if there is no entry for any of them.
+/// added to the one before it, or to the next one. `None` if none of them finds one.
 fn write_entries(entries: &[NewEntry], groups: Vec<ItemGroup>) -> Option<WrittenRun> {
     let mut written = WrittenRun::default();
     let mut free = entries.iter();

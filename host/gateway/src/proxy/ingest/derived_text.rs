@@ -98,7 +98,7 @@ fn characters(text: &str) -> String {
     let mut characters = text.chars().peekable();
     while let Some(character) = characters.next() {
         if character == '\\' {
-            // An escaped line break, not a letter.
+            // An escaped line break is dropped as a whole.
             characters.next_if(|next| matches!(next, 'n' | 'r' | 't'));
         } else if character.is_alphanumeric() {
             kept.push(character);
