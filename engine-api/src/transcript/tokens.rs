@@ -210,7 +210,9 @@ mod tests {
         };
         let around = tokens("");
         assert_eq!(tokens(&"JVBERi0xLjQK".repeat(100)), around + 300);
-        assert!((16 * 2_000..17 * 2_000).contains(&tokens(&"JVBERi0xLjQ/".repeat(87_000))));
+        assert!((5 * 2_000..6 * 2_000).contains(&tokens(&"JVBERi0xLjQ/".repeat(27_000))));
+        let largest = tokens(&"JVBERi0xLjQ/".repeat(1_000_000));
+        assert_eq!(largest, around + MAX_FILE_TOKENS, "a scan of 9 MB");
         let chart = "c".repeat(30_000);
         let raw = format!(r#"{{"role":"user","content":[{{"type":"chart","data":"{chart}"}}]}}"#);
         assert!(message(&Message::parse(&raw, "")) > 7_500, "no file");

@@ -34,7 +34,7 @@ const PATTERNS: [(&str, &str, SecretSign); 13] = [
     ),
     (r"(?-u:\b)(?:xox[abprs]|xapp)-[A-Za-z0-9-]{8,}", "slack-token", SecretSign::Beginning),
     (
-        r"(?-u:\b)(?:(?:sk|rk|whsec)_(?:live_|test_)?[A-Za-z0-9]{16,}|glpat-[A-Za-z0-9_-]{16,}|npm_[A-Za-z0-9]{30,}|hf_[A-Za-z0-9]{20,}|pypi-AgE[A-Za-z0-9_-]{16,}|GOCSPX-[A-Za-z0-9_-]{16,}|ya29\.[A-Za-z0-9_-]{16,}|SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}|dop_v1_[a-f0-9]{32,}|AGE-SECRET-KEY-1[A-Z0-9]{16,}|(?:gsk_|xai-|lin_api_|dckr_[po]at_|shp(?:at|ca|pa|ss)_|hv[bs]\.)[A-Za-z0-9_-]{16,}|SK[a-f0-9]{32}(?-u:\b)|[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_-]{40,}|[0-9]{8,10}:AA[A-Za-z0-9_-]{33})",
+        r"(?-u:\b)(?:(?:sk|rk|whsec)_(?:live_|test_)?[A-Za-z0-9]{16,}|glpat-[A-Za-z0-9_-]{16,}|npm_[A-Za-z0-9]{30,}|hf_[A-Za-z0-9]{20,}|pypi-AgE[A-Za-z0-9_-]{16,}|GOCSPX-[A-Za-z0-9_-]{16,}|ya29\.[A-Za-z0-9_-]{16,}|SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}|dop_v1_[a-f0-9]{32,}|AGE-SECRET-KEY-1[A-Z0-9]{16,}|(?:gsk_|xai-|lin_api_|dckr_[po]at_|shp(?:at|ca|pa|ss)_|hv[bs]\.)[A-Za-z0-9_-]{16,}|SK[a-f0-9]{32}(?-u:\b)|[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_-]{40,}|[0-9]{8,10}:AA[A-Za-z0-9_-]{32,40})",
         "api-key",
         SecretSign::Beginning,
     ),

@@ -112,7 +112,7 @@ mod tests {
         let prompt = prepare(&mut context, 200_000).await;
         assert_eq!((prompt.items().len(), compactions(&prompt)), (whole, 0));
         assert!(context.session().is_whole());
-        // The small model goes on where it was.
+        // The small model continues where it was.
         let prompt = prepare(&mut context, 32_000).await;
         assert_eq!((context.view().len(), compactions(&prompt)), (compacted, 0));
         // A window of nearly the same size changes nothing, and neither does a restart.

@@ -9,6 +9,9 @@ use super::{InvariantSettings, PinnedEntries};
 /// The name of this step in notes of a plan.
 const LAYER: &str = "long request";
 
+/// The least that is left of a request, in tokens: head and end still say what is asked.
+const LEAST_TOKENS: u64 = 200;
+
 /// The plan that keeps everything, with head and end of each pinned request above
 /// [`verbatim_max_share`](InvariantSettings::verbatim_max_share), in half of that share. `None` if there is none, or all of it fits.
 ///
@@ -26,7 +29,7 @@ pub fn shorten_long_requests(
     let requests = pinned.older_requests(view).filter(|entry| entry.tokens() > limit_tokens);
     let (mut plan, mut kept_to) = (Plan::default(), 0);
     for entry in requests {
-        if let Some(op) = shorten_entry(&entry, limit_tokens / 2) {
+        if let Some(op) = shorten_entry(&entry, (limit_tokens / 2).max(LEAST_TOKENS)) {
             let detail = op.note.map(|note| note.detail).unwrap_or_default();
             plan.keep(kept_to..entry.seq());
             plan.ops

@@ -152,7 +152,7 @@ fn a_summary_retains_what_it_states() {
     assert!((report.shares.mean() - 5.0 / 6.0).abs() < 1e-9);
     assert!((Shares::default().mean() - 1.0).abs() < 1e-9);
     let [lost] = report.lost.as_slice() else { panic!("{:?}", report.lost) };
-    assert_eq!((lost.category, lost.text.as_str()), (Category::Ids, "DEADBEEFCAFE01"));
+    assert_eq!((lost.category, lost.text.as_str()), (Category::Ids, "deadbeefcafe01"));
     assert_eq!(lost.entry, before.get(3).unwrap().id());
 }
 

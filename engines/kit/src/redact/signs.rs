@@ -47,7 +47,9 @@ pub(super) struct SecretSigns {
 
 impl SecretSigns {
     pub(super) fn of(text: &str) -> SecretSigns {
-        let is_break = |byte: u8| byte <= b' ' || matches!(byte, b':' | b'=') || !byte.is_ascii();
+        let is_break = |byte: u8| {
+            byte <= b' ' || matches!(byte, b':' | b'=' | b'<' | b',') || !byte.is_ascii()
+        };
         let has_break = text.bytes().any(is_break);
         SecretSigns {
             has_beginning: BEGINNING.as_ref().is_none_or(|pattern| pattern.is_match(text)),

@@ -103,7 +103,8 @@ async fn an_engine_that_packs_to_the_last_token_is_never_replaced() {
             let prompt = context.prepare(&target).await.unwrap();
             assert_eq!((prompt.engine.as_str(), &prompt.fallback), ("packer", &None));
             assert!(prompt.checked.tokens <= budget_tokens);
-            assert!(prompt.compactions.is_empty());
+            // The host may have shortened a request that takes most of the budget.
+            assert!(prompt.compactions.iter().all(|outcome| outcome.engine == "host"));
         }
     }
     assert!(unanswered > 20, "only {unanswered} of the transcripts had unanswered calls");

@@ -382,7 +382,9 @@ fn the_first_request_is_pinned_and_not_inserted_text() {
 #[test]
 fn half_of_a_surrogate_pair_costs_only_itself() {
     for sample in SAMPLES {
-        let cut = sample.replace("it", r"it \ud83d").replace("be brief", r"be \udE00 brief");
+        let cut =
+            sample.replace("read it", r"read it \ud83d").replace("list it", r"list it \ud83d");
+        let cut = cut.replace("be brief", r"be \udE00 brief");
         let (format, whole) = (detect(sample.as_bytes()).unwrap(), sample.as_bytes());
         assert_eq!(detect(cut.as_bytes()).unwrap(), format);
         let (whole, cut) =
