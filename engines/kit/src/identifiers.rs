@@ -158,10 +158,8 @@ pub fn extract<'a>(texts: impl IntoIterator<Item = &'a str>, max: usize) -> Vec<
         for_each_identifier(&redact::redact(text), |identifier| {
             let is_wanted =
                 identifier.is_distinct() && identifier.text.len() >= MIN_EXTRACTED_BYTES;
-            if is_wanted && found.len() < max {
-                if seen.insert(identifier.canonical().into_owned()) {
-                    found.push(identifier.text.to_owned());
-                }
+            if is_wanted && found.len() < max && seen.insert(identifier.canonical().into_owned()) {
+                found.push(identifier.text.to_owned());
             }
         });
     }

@@ -37,9 +37,10 @@ pub(super) fn find_amendment(
 ) -> Result<Option<ConversationAmendment>, IngestError> {
     let mut known_items = KnownItems::clone(&conversation.known_items());
     let left_out = known_items.remove(&rewrite.removed, session);
-    let run_edits = match rewrite.is_aligned {
-        true => apply_changes(&mut known_items, inbound, session, rewrite, request_items)?,
-        false => Some(RunEdits::default()),
+    let run_edits = if rewrite.is_aligned {
+        apply_changes(&mut known_items, inbound, session, rewrite, request_items)?
+    } else {
+        Some(RunEdits::default())
     };
     let Some(run_edits) = run_edits else { return Ok(None) };
     let RunEdits { records, mut text_hashes, spliced, is_unclear, has_replaced_turns } = run_edits;

@@ -81,13 +81,14 @@ impl Client {
         }
         if self.has_calls {
             requests.push(self.request());
-            if self.turn % 2 == 0 {
+            if self.turn.is_multiple_of(2) {
                 let text = self.text(3, 12);
                 self.history.push(json!({ "role": "assistant", "content": text }));
             }
-            let id = match self.has_random_ids {
-                true => format!("call_{:024x}", self.seed.wrapping_mul(77) + self.turn as u64),
-                false => format!("call_{}", self.turn),
+            let id = if self.has_random_ids {
+                format!("call_{:024x}", self.seed.wrapping_mul(77) + self.turn as u64)
+            } else {
+                format!("call_{}", self.turn)
             };
             let function = json!({ "name": "read", "arguments": json!({ "path": self.text(4, 2) }).to_string() });
             self.history.push(json!({ "role": "assistant", "content": null,
@@ -117,9 +118,12 @@ impl Client {
             }
             Edit::Omit => old
                 .iter()
-                .map(|it| match it["role"] == "assistant" {
-                    true => with_text(it, |_| "[omitted]".to_owned()),
-                    false => it.clone(),
+                .map(|it| {
+                    if it["role"] == "assistant" {
+                        with_text(it, |_| "[omitted]".to_owned())
+                    } else {
+                        it.clone()
+                    }
                 })
                 .collect(),
             Edit::Join => join(old),
@@ -147,9 +151,10 @@ fn with_text(message: &Value, change: impl Fn(&str) -> String) -> Value {
 }
 
 fn cut(text: &str, length: usize) -> String {
-    match text.len() > length + 40 {
-        true => format!("{}... [{} characters cut]", &text[..length], text.len() - length),
-        false => text.to_owned(),
+    if text.len() > length + 40 {
+        format!("{}... [{} characters cut]", &text[..length], text.len() - length)
+    } else {
+        text.to_owned()
     }
 }
 
