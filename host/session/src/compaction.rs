@@ -21,7 +21,8 @@ use super::record::{Record, RecordKind};
 pub struct NewCompaction<'a> {
     /// What to keep, replace and insert.
     pub plan: &'a Plan,
-    /// The transcript whose positions the plan names: the live one, or [the one without](Session::live_without) some compactions.
+    /// The transcript whose positions the plan names: the live one, or [the one without](crate::Session::live_without) some
+    /// compactions.
     pub view: &'a Transcript,
     /// The ids of those compactions.
     pub ignored: &'a [String],
