@@ -51,7 +51,7 @@ impl Context {
         }
         let mut outcome = CompactionOutcome::new(HOST.to_owned(), &view, trigger);
         let checked = invariants::enforce(&view, plan.clone(), budget.tokens, &settings.invariants);
-        // A plan of the host that it refuses is no reason to fail: the engine plans as if there were none.
+        // If the invariants refuse it, the engine plans as if there were none.
         let Ok(checked) = checked else { return Ok(None) };
         let answer = EngineAnswer::from_host(HOST, Compaction::Plan(plan));
         let now_ms = settings.clock.now_ms();
