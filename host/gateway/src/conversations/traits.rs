@@ -167,10 +167,17 @@ pub(crate) fn has_random_id(item: &Value) -> bool {
     parts.ids.iter().any(|id| is_random(id))
 }
 
-/// Whether an id is long enough to be random. Names of tools may be long, too.
+/// Whether an id is random: it has many characters in a row, or those of a UUID. The parts of `functions.read_file:10` are a name
+/// and a number, which two runs of one task share.
 fn is_random(id: &str) -> bool {
-    const RANDOM_ID_CHARS: usize = 20;
-    id.len() >= RANDOM_ID_CHARS && id.bytes().filter(u8::is_ascii_digit).count() > 1
+    const RANDOM_RUN_CHARS: usize = 16;
+    const UUID_CHARS: usize = 32;
+    let has_run = |least: usize, is_in_run: fn(char) -> bool| {
+        let mut runs = id.split(|char| !is_in_run(char));
+        runs.any(|run| run.len() >= least && run.bytes().filter(u8::is_ascii_digit).count() > 1)
+    };
+    has_run(RANDOM_RUN_CHARS, |char| char.is_ascii_alphanumeric())
+        || has_run(UUID_CHARS, |char| char.is_ascii_hexdigit() || char == '-')
 }
 
 /// Whether an item is an answer with text and without calls.
@@ -308,6 +315,23 @@ mod tests {
 
     fn of(item: &Value) -> ItemTraits {
         ItemTraits::from_item(7, item, item.to_string().len())
+    }
+
+    #[test]
+    fn names_and_numbers_are_not_random_ids() {
+        for id in [
+            "call_Zk3v9QxYb1LmN0pRsTuVwX2a",
+            "toolu_01A09q90qw90lq917835lq9",
+            "chatcmpl-tool-0123456789abcdef0123456789abcdef",
+            "call_0_4f1e2d3c-0a9b-4c8d-9e7f-0123456789ab",
+        ] {
+            assert!(is_random(id), "{id}");
+        }
+        for id in
+            ["functions.read_file:10", "call_12", "mcp-server-filesystem-read-12", "D681PevKs"]
+        {
+            assert!(!is_random(id), "{id}");
+        }
     }
 
     #[test]
