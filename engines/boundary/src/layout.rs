@@ -185,7 +185,8 @@ impl LayoutPlanner<'_> {
                 .map_or(tail.start, |question| question.frame());
             let longer = self.layout_at(ledgers, &tail, base_tokens, exchange);
             // Old rules and names say more than the entries that would take their room.
-            let Some(longer) = longer.filter(|longer| longer.has_ledger_room_of(&layout, most)) else {
+            let Some(longer) = longer.filter(|longer| longer.has_ledger_room_of(&layout, most))
+            else {
                 break;
             };
             layout = longer;
