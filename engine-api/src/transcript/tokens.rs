@@ -46,7 +46,7 @@ const HIDDEN_KEYS: [&str; 6] = [
     "\"thought_signature\"",
 ];
 
-/// Shorter text is no encrypted one, but an id or a hash.
+/// Shorter text is an id or a hash.
 const MIN_HIDDEN_CHARS: u64 = 128;
 
 /// The bytes by which encrypted thinking is longer than its text: format, keys and padding. The number is the one that
