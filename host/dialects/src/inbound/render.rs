@@ -6,7 +6,7 @@ use std::ops::Range;
 use ctxhost_engine_api::{Entry, PlanItem, Role};
 use serde_json::Value;
 
-use super::dialect::InboundDialect;
+use super::dialect::{InboundDialect, TurnItem};
 use super::edits::ItemEdit;
 use super::item_json::parse_item;
 use super::parsed::ParsedBody;
@@ -57,9 +57,12 @@ pub fn render_body(
         let at = item.entry().and_then(|entry| place(&entry));
         let Some(at) = at else {
             writer.write_group(group.take());
-            // A conversation begins and ends with the user; several providers refuse any other.
-            let is_inner = !writer.parts.is_empty() && number + 1 < projection.len();
-            writer.insert(inserted_item(dialect, item, is_inner, &calls));
+            // A conversation begins and ends with the user; several providers refuse any other. Before an answer, an
+            // inserted one would be joined with it and stand before its thinking, which has to come first.
+            let next = projection.get(number + 1);
+            let may_answer =
+                !writer.parts.is_empty() && next.is_some_and(|next| next.role() != Role::Assistant);
+            writer.insert(inserted_item(dialect, item, may_answer, &calls));
             continue;
         };
         if group.as_ref().is_none_or(|group| !group.continues_at(at)) {
@@ -76,7 +79,7 @@ pub fn render_body(
         // No provider answers an empty list; Ollama takes it for a request to load the model.
         return source.json.as_bytes().to_vec();
     }
-    writer.join_parts().into_bytes()
+    writer.join_parts().complete_turn().into_bytes()
 }
 
 impl SourceBody<'_> {
@@ -109,7 +112,7 @@ fn index_calls<'a>(
 fn inserted_item(
     dialect: &dyn InboundDialect,
     item: &PlanItem<'_>,
-    is_inner: bool,
+    may_answer: bool,
     calls: &HashMap<String, &str>,
 ) -> Option<Value> {
     match item {
@@ -117,7 +120,7 @@ fn inserted_item(
             let call = calls.get(&**call_id).copied();
             dialect.missing_result_item(call_id, tool, &item.text(), call)
         }
-        _ if is_inner && item.role() == Role::Assistant => {
+        _ if may_answer && item.role() == Role::Assistant => {
             Some(dialect.assistant_item(&item.text()))
         }
         _ => Some(dialect.user_item(&item.text())),
@@ -165,6 +168,16 @@ enum BodyPart {
     Original(usize),
     /// A new item.
     Inserted(Value),
+}
+
+impl BodyPart {
+    /// The group whose original items it is.
+    fn group(&self) -> Option<usize> {
+        match self {
+            BodyPart::Original(group) => Some(*group),
+            BodyPart::Inserted(_) => None,
+        }
+    }
 }
 
 struct BodyWriter<'a> {
@@ -254,10 +267,7 @@ impl BodyWriter<'_> {
             joined.extend([last, part]);
             return;
         }
-        let groups = [&last, &part].map(|part| match part {
-            BodyPart::Original(group) => Some(*group),
-            BodyPart::Inserted(_) => None,
-        });
+        let groups = [last.group(), part.group()];
         // Values are moved: an item that grew by many joins is not cloned for the next one.
         let (mut first, second) = (self.part_value(last), self.part_value(part));
         let Some(second) = self.dialect.join_items(&mut first, second) else {
@@ -288,6 +298,29 @@ impl BodyWriter<'_> {
         }
     }
 
+    /// Adds what the provider requires of the items of the current turn.
+    fn complete_turn(mut self) -> Self {
+        let mut turn = Vec::new();
+        while let Some(part) = self.parts.pop() {
+            if !self.is_one_item(&part) {
+                turn.push(part);
+                continue;
+            }
+            let group = part.group();
+            let mut item = self.part_value(part);
+            let state = self.dialect.complete_turn_item(&self.source.body.model, &mut item);
+            turn.push(match group.filter(|_| state != TurnItem::Changed) {
+                Some(group) => BodyPart::Original(group),
+                None => BodyPart::Inserted(item),
+            });
+            if state == TurnItem::Start {
+                break;
+            }
+        }
+        self.parts.extend(turn.into_iter().rev());
+        self
+    }
+
     fn into_bytes(self) -> Vec<u8> {
         let json = self.source.json;
         let (before, after) = self.source.body.split_at_messages(json, self.parts.is_empty());
@@ -316,10 +349,7 @@ impl BodyWriter<'_> {
 
     /// How many parts from `at` on are groups that also follow each other in the source.
     fn adjacent_groups(&self, at: usize) -> usize {
-        let groups = self.parts.iter().skip(at).map_while(|part| match part {
-            BodyPart::Original(group) => Some(*group),
-            BodyPart::Inserted(_) => None,
-        });
+        let groups = self.parts.iter().skip(at).map_while(BodyPart::group);
         let mut length = 0;
         let mut expected = None;
         for group in groups {
