@@ -74,7 +74,7 @@ impl DagSession {
         self.place_tail(transcript, (tail_tokens, limit_tokens), settings, &mut layout);
         let free_tokens = limit_tokens.saturating_sub(always_tokens);
         let tokens = request_tokens.min(free_tokens / 4);
-        let requests = RequestRoom { tokens, long_tokens: 0 };
+        let requests = RequestRoom { tokens, long_tokens: 0, may_shorten: true };
         self.place_requests(transcript, requests, &mut layout);
         let missing = layout.hidden();
         let is_new = |seq: &u64| !layout.kept.contains_key(seq) && *seq >= self.live_start;

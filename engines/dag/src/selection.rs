@@ -74,7 +74,8 @@ impl DagSession {
         self.index.place_all(transcript, self.live_start, &mut layout);
         let free_tokens = budget_tokens.checked_sub(layout.tokens(transcript, &STYLE))?;
         let split = self.split(transcript, budget_tokens, settings);
-        let requests = RequestRoom { tokens: split.requests.min(free_tokens), long_tokens: 0 };
+        let tokens = split.requests.min(free_tokens);
+        let requests = RequestRoom { tokens, long_tokens: 0, may_shorten: true };
         self.place_requests(transcript, requests, &mut layout);
         let free_tokens = budget_tokens.saturating_sub(layout.tokens(transcript, &STYLE));
         let outline_tokens = (split.outline + split.names).min(free_tokens);
@@ -99,7 +100,8 @@ impl DagSession {
         self.place_tail(transcript, (split.tail, allowed_tokens), settings, &mut layout);
         // Only the user can repeat them, so they take nothing from what is found, but a part of the slack.
         let long_tokens = split.long_requests;
-        let requests = RequestRoom { tokens: split.requests, long_tokens };
+        let may_shorten = self.index.uses_tools(transcript);
+        let requests = RequestRoom { tokens: split.requests, long_tokens, may_shorten };
         split.target += self.place_requests(transcript, requests, &mut layout);
         layout.head = self.render_rules(allowed_tokens, &layout);
         let free = |layout: &RequestLayout, own_tokens: u64| {

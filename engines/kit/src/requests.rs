@@ -103,6 +103,8 @@ pub struct RequestRoom {
     pub tokens: u64,
     /// More for long ones with rules: a specification is longer than what is asked about it.
     pub long_tokens: u64,
+    /// Whether they may be shortened. Where rules are listed and the rest is found, what a prompt needs of them is there.
+    pub may_shorten: bool,
 }
 
 /// The requests that fit a room, by position: rules in half of it, then facts in half of it, then the
@@ -119,14 +121,15 @@ pub fn choose_requests(
         RequestChoice { newest_first, is_shown, chosen: BTreeMap::new(), left_tokens: room_tokens };
     let half_tokens = room_tokens / 2;
     // At most half each, so that they do not displace what was asked last.
-    let rules = choice.add(half_tokens, true, |request| request.is_rule && !request.is_repeated);
+    let is_new_rule = |request: &SizedRequest| request.is_rule && !request.is_repeated;
+    let rules = choice.add(half_tokens, room.may_shorten, is_new_rule);
     choice.lengthen(half_tokens - rules, |_| true);
     // An engine without room for long requests finds their facts by other means.
-    let may_shorten = room.long_tokens > 0;
-    choice.add(half_tokens, may_shorten, |request| request.states_fact && !request.is_repeated);
+    let has_long = room.long_tokens > 0;
+    choice.add(half_tokens, has_long, |request| request.states_fact && !request.is_repeated);
     choice.add(room_tokens, false, |request| !request.is_repeated);
     choice.add(room_tokens, false, |_| true);
-    choice.add(room_tokens, true, |_| true);
+    choice.add(room_tokens, room.may_shorten, |_| true);
     choice.lengthen(room_tokens, |_| true);
     choice.add_files();
     choice.left_tokens = room.long_tokens;
@@ -335,7 +338,7 @@ mod tests {
     }
 
     fn choose(newest_first: &[SizedRequest], room_tokens: u64) -> BTreeMap<u64, RequestForm> {
-        let room = RequestRoom { tokens: room_tokens, long_tokens: 0 };
+        let room = RequestRoom { tokens: room_tokens, long_tokens: 0, may_shorten: true };
         choose_requests(newest_first.iter().copied(), room, |_| false)
     }
 

@@ -224,6 +224,7 @@ impl SlidingWindow {
             tokens: request_tokens,
             long_tokens: (most_tokens - rule.target_tokens(room_tokens).min(most_tokens))
                 / LONG_SLACK_PART,
+            may_shorten: true,
         };
         let chosen = self.requests.choose_before(tail, room, is_protected);
         let requests: Vec<u64> = chosen.keys().copied().collect();

@@ -133,7 +133,8 @@ impl RecallSession {
     ) -> u64 {
         let kept_tokens = self.index.request_tokens(transcript, layout);
         let tokens = split.request_tokens.saturating_sub(kept_tokens);
-        let room = RequestRoom { tokens, long_tokens: 0 };
+        let may_shorten = self.index.uses_tools(transcript);
+        let room = RequestRoom { tokens, long_tokens: 0, may_shorten };
         let has_replaced_rule = |seq| self.rules.replaced_texts_of(seq).next().is_some();
         kept_tokens + self.index.place_requests(transcript, room, has_replaced_rule, layout)
     }
