@@ -158,11 +158,8 @@ fn requests(
             ..SizedRequest::new(&entry)
         })
         .collect();
-    choose_requests(sizes.into_iter(), RequestRoom { tokens: room_tokens, long_tokens: 0 }, |_| {
-        false
-    })
-    .into_keys()
-    .collect()
+    let room = RequestRoom { tokens: room_tokens, long_tokens: 0, may_shorten: true };
+    choose_requests(sizes.into_iter(), room, |_| false).into_keys().collect()
 }
 
 #[cfg(test)]
