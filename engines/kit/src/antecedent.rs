@@ -25,7 +25,7 @@ const MOST_QUOTE_CHARS: u64 = LEAST_REQUEST_CHARS - MOST_REQUEST_CHARS - 20;
 /// Bytes at the end of a message that are searched.
 const SEARCHED_BYTES: usize = 16_000;
 /// Entries before a request that are searched.
-// Without a limit thousands of messages that nobody answered would take quadratic time.
+// Without a limit thousands of messages without an answer would take quadratic time.
 const SEARCHED_ENTRIES: usize = 64;
 /// Newest outputs of a turn that are searched for a name.
 const SEARCHED_OUTPUTS: usize = 8;

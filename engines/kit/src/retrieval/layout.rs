@@ -85,7 +85,7 @@ impl RequestLayout {
         let saved_tokens = self.masked.values().sum::<u64>() + self.cuts.saved_tokens(tail.clone());
         self.kept_tokens(transcript)
             + transcript.tokens(tail).saturating_sub(saved_tokens)
-            + self.own_tokens()
+            + self.own_texts().map(tokens::estimate).sum::<u64>()
             + self.gap_note(transcript, style).map_or(0, |note| tokens::estimate(&note))
     }
 
@@ -97,9 +97,11 @@ impl RequestLayout {
 
     /// The engine's own texts.
     pub fn own_texts(&self) -> impl Iterator<Item = &str> {
+        // A request that was found and dropped again takes its antecedent with it.
+        let antecedents = self.antecedents.iter().filter(|(seq, _)| self.shows(**seq));
         [&self.head, &self.excerpt, &self.newer_names]
             .into_iter()
-            .chain(self.antecedents.values())
+            .chain(antecedents.map(|(_, note)| note))
             .chain(self.notes.values())
             .map(String::as_str)
     }
