@@ -209,8 +209,8 @@ impl DagSession {
     ) -> String {
         let known = self.index.names.name_numbers(text).into_iter();
         // Rules of folded entries were read before the names of the live ones.
-        let withdrawn = self.rules.withdrawn_texts().join(" ");
-        let withdrawn = self.index.names.name_numbers(&withdrawn);
+        let withdrawn = self.rules.withdrawn_texts().iter();
+        let withdrawn = withdrawn.filter_map(|name| self.index.names.find_number(name));
         let known = known.chain(withdrawn).chain(self.rules.withdrawn_names());
         self.index.render_names(transcript, layout, known, &[], room_tokens)
     }

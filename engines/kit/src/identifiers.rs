@@ -196,6 +196,11 @@ pub fn for_each_stated_fact(text: &str, mut found: impl FnMut(Identifier<'_>)) {
     }
 }
 
+/// Calls `found` with all names of a text: its identifiers, and what only the word before it shows to be an id.
+pub fn for_each_name<'t>(text: &'t str, mut found: impl FnMut(Identifier<'t>)) {
+    for_each_named(text, |_| true, &mut found);
+}
+
 /// Calls `found` with the wanted identifiers of a line, then with those that only the word before them shows.
 fn for_each_named<'t>(
     line: &'t str,

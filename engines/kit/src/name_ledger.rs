@@ -14,7 +14,7 @@ use ctxhost_engine_api::transcript::tokens::weighted_chars;
 
 use crate::best_first::{BestFirst, key_of, number_of};
 use crate::files::FileOperation;
-use crate::identifiers::{IdentifierKind, for_each_identifier};
+use crate::identifiers::{IdentifierKind, for_each_name};
 use crate::redact::SecretRanges;
 
 use entry_names::EntryNames;
@@ -152,14 +152,15 @@ impl NameLedger {
         !self.facts.is_empty()
     }
 
-    fn find_number(&self, name: &str) -> Option<u32> {
+    /// The number of a name, if it is known.
+    pub fn find_number(&self, name: &str) -> Option<u32> {
         self.numbers.get(name, &self.rows)
     }
 
     /// The numbers of the known names in a text.
     pub fn name_numbers(&self, text: &str) -> Vec<u32> {
         let mut numbers = Vec::new();
-        for_each_identifier(text, |name| numbers.extend(self.find_number(name.text)));
+        for_each_name(text, |name| numbers.extend(self.find_number(name.text)));
         let listed = listed_facts(text).chain(listed_statements(text));
         numbers.extend(listed.filter_map(|name| self.find_number(name.text)));
         numbers
