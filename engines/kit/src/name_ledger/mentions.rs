@@ -1,4 +1,4 @@
-//! The mentions of names in one entry: in the arguments of calls, in a text, and as facts that somebody states.
+//! The mentions of names in one entry: in the arguments of calls, in a text, and as facts and ids that a message states.
 
 use ctxhost_engine_api::{Entry, EntryKind, Role};
 

@@ -139,7 +139,7 @@ impl HistoryIndex {
         layout.cut = cut;
         layout.kept.retain(|seq, _| *seq < cut);
         layout.kept.extend(self.protected_before(transcript, cut).map(|seq| (seq, None)));
-        // The newest request must stay as it is, and one behind the cut is where the prefix goes on.
+        // The newest request must stay as it is, and the prefix continues with one behind the cut.
         let is_fixed = |seq: &u64| *seq < cut && layout.kept.get(seq).is_some_and(Option::is_none);
         let mut antecedents = std::mem::take(&mut layout.antecedents);
         antecedents.retain(|seq, _| is_fixed(seq));
