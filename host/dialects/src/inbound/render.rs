@@ -57,12 +57,9 @@ pub fn render_body(
         let at = item.entry().and_then(|entry| place(&entry));
         let Some(at) = at else {
             writer.write_group(group.take());
-            // A conversation begins and ends with the user; several providers refuse any other. Before an answer, an
-            // inserted one would be joined with it and stand before its thinking, which has to come first.
-            let next = projection.get(number + 1);
-            let may_answer =
-                !writer.parts.is_empty() && next.is_some_and(|next| next.role() != Role::Assistant);
-            writer.insert(inserted_item(dialect, item, may_answer, &calls));
+            // A conversation begins and ends with the user; several providers refuse any other.
+            let is_inner = !writer.parts.is_empty() && number + 1 < projection.len();
+            writer.insert(inserted_item(dialect, item, is_inner, &calls));
             continue;
         };
         if group.as_ref().is_none_or(|group| !group.continues_at(at)) {
@@ -112,7 +109,7 @@ fn index_calls<'a>(
 fn inserted_item(
     dialect: &dyn InboundDialect,
     item: &PlanItem<'_>,
-    may_answer: bool,
+    is_inner: bool,
     calls: &HashMap<String, &str>,
 ) -> Option<Value> {
     match item {
@@ -120,7 +117,7 @@ fn inserted_item(
             let call = calls.get(&**call_id).copied();
             dialect.missing_result_item(call_id, tool, &item.text(), call)
         }
-        _ if may_answer && item.role() == Role::Assistant => {
+        _ if is_inner && item.role() == Role::Assistant => {
             Some(dialect.assistant_item(&item.text()))
         }
         _ => Some(dialect.user_item(&item.text())),
