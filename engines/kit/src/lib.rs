@@ -49,7 +49,6 @@ pub mod excerpt;
 pub mod retrieval;
 pub mod search;
 
-pub mod antecedent;
 pub mod chunks;
 pub mod dialogue;
 pub mod hash;

@@ -8,17 +8,16 @@ use serde_json::json;
 use super::agent_folders::{open_session, resolve_session};
 use super::error::CliError;
 use super::output::Output;
-use super::render::context_usage::{self, NextRequest};
+use super::render::context_usage::{self, WindowBudget};
 use super::render::format::group_digits;
 use super::run_setup;
 use super::window::parse_tokens;
 use ctxhost_agent::context_usage::ContextUsage;
 use ctxhost_agent::replay::report::ReplayWindow;
-use ctxhost_context::{CompactionPolicy, PromptPreview};
 
 /// Show what fills the context window of a session.
 ///
-/// Also shows what could be freed, and what becomes of the next request.
+/// Also shows what could be freed, and when the next compaction is due.
 #[derive(Debug, clap::Args)]
 pub(super) struct ContextArgs {
     /// Session or recording of another agent: a file, or an id that `ctxhost doctor` prints.
@@ -42,25 +41,20 @@ impl ContextArgs {
         let recorded = open_session(&path, output)?;
         let (session, recorded_tokens) = (recorded.session, recorded.window_tokens);
         let model = session.model();
-        let window = run_setup::model_window(&config, model.as_ref(), self.window, recorded_tokens);
-        let (preview, error) = run_setup::preview(&config, session, &window);
-        if let Some(error) = error {
-            output.note(&format!("the next request fails: {}", error.into_message()));
-        }
-        let usage = ContextUsage::from_transcript(&preview.view);
+        let facts = run_setup::model_window(&config, model.as_ref(), self.window, recorded_tokens);
+        let usage = ContextUsage::from_transcript(&session.live(0).snapshot());
         if self.json {
-            return print_json(&usage, &window, &preview, output);
+            return print_json(&usage, &facts, output);
         }
+        let ReplayWindow { window_tokens, source, reserve_tokens, budget_tokens } = facts;
         let head = format!(
-            "{} · window {} ({}) · engine {}\n\n",
+            "{} · window {} ({source}) · engine {}\n\n",
             self.session.display(),
-            group_digits(window.window_tokens),
-            window.source,
+            group_digits(window_tokens),
             config.slot().engine
         );
-        let compaction = CompactionPolicy::for_request(&config.compaction, false);
-        let next = NextRequest::new(&preview, compaction, window.window_tokens);
-        output.print(&(head + &context_usage::render(&usage, next, output.style())))?;
+        let window = WindowBudget { window_tokens, reserve_tokens, budget_tokens };
+        output.print(&(head + &context_usage::render(&usage, window, output.style())))?;
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -68,20 +62,14 @@ impl ContextArgs {
 fn print_json(
     usage: &ContextUsage,
     window: &ReplayWindow,
-    preview: &PromptPreview,
     output: &mut Output,
 ) -> Result<ExitCode, CliError> {
-    let budget_tokens = preview.budget.tokens;
+    let budget_tokens = window.budget_tokens;
     let figures = json!({
         "window": window,
         "usage": usage,
-        "next_request": {
-            "engine": preview.engine,
-            "tokens": preview.tokens,
-            "needs_compaction": preview.needs_compaction,
-        },
-        "free_tokens": budget_tokens.saturating_sub(preview.tokens),
-        "turns_until_full": usage.turns_left(budget_tokens),
+        "free_tokens": budget_tokens.saturating_sub(usage.tokens),
+        "turns_until_compaction": usage.turns_left(budget_tokens),
     });
     output.print_json(&figures)?;
     Ok(ExitCode::SUCCESS)

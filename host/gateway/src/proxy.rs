@@ -27,7 +27,6 @@ mod request;
 mod retry;
 mod shaping;
 mod signed_summary;
-mod stored_history;
 mod thinking;
 mod working_memory;
 

@@ -1,4 +1,4 @@
-//! Streams a response to the client unchanged, and reads what it reports of itself on the way.
+//! Streams a response to the client unchanged, and reads its token usage on the way.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -9,23 +9,23 @@ use axum::body::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tokio::sync::OwnedSemaphorePermit;
 
-mod report;
 mod upstream_body;
+mod usage;
 
 use upstream_body::{UpstreamBody, UpstreamBodyError, add_to_hint};
 
-pub(super) use report::ReportReader;
+pub(super) use usage::UsageReader;
 
-use ctxhost_dialects::usage::AnswerReport;
+use ctxhost_dialects::message::TokenUsage;
 
-/// Called when a response is complete.
-pub(super) type EndCallback = Box<dyn FnOnce(AnswerReport) + Send>;
+/// Called with the usage when a response is complete.
+pub(super) type EndCallback = Box<dyn FnOnce(Option<TokenUsage>) + Send>;
 
 /// The body of a forwarded response. No frame is changed or delayed.
 pub(super) struct StreamingBody {
     head: VecDeque<Frame<Bytes>>,
     rest: UpstreamBody,
-    reader: Option<(ReportReader, EndCallback)>,
+    reader: Option<(UsageReader, EndCallback)>,
     /// Releases the request's permit when the body is dropped.
     _place: Option<OwnedSemaphorePermit>,
 }
@@ -46,12 +46,8 @@ impl StreamingBody {
         }
     }
 
-    /// Reads the report, and passes it to `at_end` when the response is complete.
-    pub(super) fn with_report(
-        mut self,
-        reader: ReportReader,
-        at_end: EndCallback,
-    ) -> StreamingBody {
+    /// Reads the usage, and passes it to `at_end` when the response is complete.
+    pub(super) fn with_usage(mut self, reader: UsageReader, at_end: EndCallback) -> StreamingBody {
         self.reader = Some((reader, at_end));
         self
     }
@@ -65,7 +61,7 @@ impl StreamingBody {
 
     fn finish(&mut self) {
         if let Some((reader, at_end)) = self.reader.take() {
-            at_end(reader.report());
+            at_end(reader.usage());
         }
     }
 }
@@ -100,7 +96,7 @@ impl Body for StreamingBody {
         }
         match ready!(self.rest.poll(context)) {
             Some(Ok(frame)) => Poll::Ready(Some(Ok(self.observe(frame)))),
-            // An incomplete response has no usable report.
+            // An incomplete response has no usable usage.
             Some(Err(error)) => {
                 self.reader = None;
                 Poll::Ready(Some(Err(error)))

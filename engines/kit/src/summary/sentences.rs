@@ -19,8 +19,7 @@ pub(super) struct Sentence {
 }
 
 /// The sentences of a text, in order.
-#[cfg(test)]
-fn sentences(text: &str) -> Vec<String> {
+pub(super) fn sentences(text: &str) -> Vec<String> {
     sentences_with_topics(text).into_iter().map(|sentence| sentence.text).collect()
 }
 

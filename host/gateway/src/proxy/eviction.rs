@@ -155,12 +155,11 @@ impl Proxy {
                 Err(error) => Err(error),
             };
             if let Err(error) = moved {
-                self.report_unwritten(conversation, &error);
+                let session = conversation.id();
+                tracing::warn!(session, %error, "cannot write the conversation to a file: it is kept in memory only");
                 return false;
             }
-            let mut state = conversation.state();
-            (state.is_persisted, state.is_unwritten) = (true, false);
-            drop(state);
+            conversation.state().is_persisted = true;
         }
         if conversation.state().is_unindexed() {
             self.conversations.index(key, conversation);
