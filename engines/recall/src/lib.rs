@@ -151,14 +151,20 @@ impl ContextEngine for RecallEngine {
 impl RecallEngine {
     /// Adds how many slices have vectors, and why others are ranked by words.
     fn add_vector_status(&self, newest: &SessionRef, summary: &mut String, details: &mut Value) {
-        let (vectors, slices, model) = self.sessions.with_session(newest, |session| {
-            let (vectors, slices) = session.vectors.count();
-            (vectors, slices, session.vectors.model.clone())
+        let (vectors, slices, are_enough, model) = self.sessions.with_session(newest, |session| {
+            let found = &session.vectors;
+            let (vectors, slices) = found.count();
+            (vectors, slices, found.are_enough(), found.model.clone())
         });
         let failure = self.embedder.reason();
         match &failure {
             Some(reason) => summary.push_str(&format!("; ranked by words alone: {reason}")),
-            None => summary.push_str(&format!("; vectors of {vectors} of {slices} texts")),
+            None if are_enough => {
+                summary.push_str(&format!("; vectors of {vectors} of {slices} texts"));
+            }
+            None => summary.push_str(&format!(
+                "; ranked by words alone, with vectors of {vectors} of {slices} texts"
+            )),
         }
         details["vectors"] =
             json!({ "model": model, "vectors": vectors, "texts": slices, "failure": failure });

@@ -25,6 +25,11 @@ const PAGE_VECTORS: usize = 128;
 /// Bytes of a text that are embedded; models read hardly more.
 const TEXT_BYTES: usize = 4_000;
 
+/// Percent of the texts that need vectors before their cosines rank them.
+// A text without one has no cosine, so the few that have one would be placed before what words find: with a slow embedder and
+// a budget of 2,000 tokens, 88.7 % of the evidence of 30 LongMemEval questions instead of 92.4 %.
+const LEAST_VECTORS_PERCENT: usize = 90;
+
 /// Version of the pages; others are ignored.
 const VERSION: u32 = 1;
 
@@ -99,6 +104,12 @@ impl SliceVectors {
         let texts = self.hashes.iter().flatten();
         let found = texts.clone().filter(|hash| self.by_hash.contains_key(*hash)).count();
         (found, texts.count())
+    }
+
+    /// Whether enough of the texts have a vector to rank by them.
+    pub(crate) fn are_enough(&self) -> bool {
+        let (vectors, texts) = self.count();
+        vectors * 100 >= texts * LEAST_VECTORS_PERCENT
     }
 
     /// Whether the query with this hash has no vector yet.
@@ -236,9 +247,12 @@ impl RecallSession {
         texts
     }
 
-    /// How near each slice is to the query with this hash: its cosine above the mean. `None` if the query has no
-    /// vector.
+    /// How near each slice is to the query with this hash: its cosine above the mean. `None` if the query or too many
+    /// slices have no vector.
     pub(crate) fn cosines(&self, query: u64) -> Option<SliceScores> {
+        if !self.vectors.are_enough() {
+            return None;
+        }
         let (_, query) = self.vectors.query.as_ref().filter(|(known, _)| *known == query)?;
         let vector = |hash: &Option<u64>| self.vectors.by_hash.get(&(*hash)?);
         let cosines: Vec<Option<f32>> =

@@ -134,15 +134,17 @@ fn texts_of_one_request_are_limited_and_the_rest_follows() {
     let session = SessionRef { id: "s".into(), ..SessionRef::default() };
     let request = IngestRequest { session, ..IngestRequest::default() };
     block_on(engine.ingest(talk.transcript(), request)).unwrap();
-    assemble(&engine, &talk, PROMPT);
+    let by_words = assemble(&create(&ScriptedHost::new(), &json!({})), &talk, PROMPT);
+    assert_eq!(assemble(&engine, &talk, PROMPT), by_words, "few vectors would displace words");
     assert_eq!(texts(), 150);
     let status = engine.status().unwrap();
-    assert!(status.summary.contains("vectors of 150 of "), "{}", status.summary);
+    let expected = "; ranked by words alone, with vectors of 150 of ";
+    assert!(status.summary.contains(expected), "{}", status.summary);
     assemble(&engine, &talk, PROMPT);
     assert_eq!(texts(), 300);
     (0..3).for_each(|_| _ = assemble(&engine, &talk, PROMPT));
     let all = texts();
-    assemble(&engine, &talk, PROMPT);
+    assert!(seen(&assemble(&engine, &talk, PROMPT), &talk).contains("Teruel"));
     assert_eq!(texts(), all);
 }
 

@@ -8,7 +8,7 @@ mod restoring;
 mod undoing;
 
 use ctxhost_engine_api::testing::generate;
-use ctxhost_engine_api::{Plan, Role};
+use ctxhost_engine_api::{Plan, Role, Transcript};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -48,25 +48,39 @@ fn turn(session: &mut Session, number: usize, result: &str) -> [String; 4] {
 
 /// Compacts all but the last `kept` entries into a summary.
 fn fold(session: &mut Session, kept: u64, summary: &str) -> String {
-    let view = session.live(0).snapshot();
+    fold_without(session, &[], kept, summary)
+}
+
+/// The same for what the session would be without these compactions.
+fn fold_without(session: &mut Session, ignored: &[String], kept: u64, summary: &str) -> String {
+    let view = session.live_without(ignored, 0).snapshot();
     let from = view.len() as u64 - kept;
     let mut plan = Plan::default();
     plan.insert(Role::User, summary, 0..from).keep(from..view.len() as u64);
-    compact(session, &plan)
+    compact_view(session, &plan, &view, ignored)
 }
 
 fn compact(session: &mut Session, plan: &Plan) -> String {
     let view = session.live(0).snapshot();
+    compact_view(session, plan, &view, &[])
+}
+
+fn compact_view(
+    session: &mut Session,
+    plan: &Plan,
+    view: &Transcript,
+    ignored: &[String],
+) -> String {
     let compaction = NewCompaction {
         plan,
-        view: &view,
+        view,
         tokens_before: view.total_tokens(),
         tokens_after: 7,
         engine: "window".to_owned(),
         engine_version: "0.1.0".to_owned(),
         trigger: "manual".to_owned(),
         timestamp_ms: Some(9_000),
-        ignored: &[],
+        ignored,
         extra_details: Value::Null,
     };
     session.compact(compaction).unwrap()

@@ -176,6 +176,7 @@ impl<'a> LiveTranscript<'a> {
         let base = compactions.iter().rposition(|(_, found)| found.is_none()).unwrap_or(0);
         for (step, projection) in compactions.into_iter().skip(base) {
             self.add_records(path.get(seen..step));
+            self.undo_ignored(path, step, projection.as_ref());
             self.compact(path, step, projection);
             seen = step + 1;
         }
@@ -208,11 +209,6 @@ impl<'a> LiveTranscript<'a> {
 
     fn compact(&mut self, path: &[usize], step: usize, projection: Option<RecordedProjection>) {
         let Some(at) = path.get(step).copied() else { return };
-        if let Some(ignored) = projection.as_ref().map(|found| &found.ignored_compactions)
-            && !ignored.is_empty()
-        {
-            self.start_without(path.get(..step).unwrap_or_default(), ignored);
-        }
         let projected = projection.as_ref().and_then(|found| self.project(at, &found.items));
         if projection.is_some() && projected.is_none() {
             let id = self.contents.record_at(at).map_or("", Record::id);
@@ -228,11 +224,22 @@ impl<'a> LiveTranscript<'a> {
         }
     }
 
-    /// Starts again with the transcript of a path without the compactions that the next one was made without.
-    fn start_without(&mut self, path: &[usize], ignored: &[String]) {
+    /// Starts again without the compactions that the next one was made without. Returns whether there are any.
+    fn undo_ignored(
+        &mut self,
+        path: &[usize],
+        step: usize,
+        next: Option<&RecordedProjection>,
+    ) -> bool {
+        let Some(ignored) = next.map(|next| &next.ignored_compactions) else { return false };
+        if ignored.is_empty() {
+            return false;
+        }
+        let path = path.get(..step).unwrap_or_default();
         let before = LiveTranscript::from_path(self.contents, self.first_task, path, ignored);
         self.slots = before.slots;
         self.used_pi_rule |= before.used_pi_rule;
+        true
     }
 
     /// Pi's rule: the summary, then the kept tail of the records before it.

@@ -107,12 +107,16 @@ proptest! {
     #[test]
     fn the_newest_loss_is_that_of_the_transcripts_around_each_compaction(
         mut session in sessions(), word in "[a-e0-9]", hidden in 0..20_usize,
+        is_made_again in any::<bool>(),
     ) {
         let target = session.records().get(hidden).map(|record| record.id().to_owned());
         if let Some(target) = target {
             let edit = json!({ "type": "context_edit", "targetId": target, "replacement": null });
             session.append(RecordBody::from_value(&edit).unwrap()).unwrap();
             fold(&mut session, 1, "folded again");
+        }
+        if let Some(newest) = compactions(&session).last().filter(|_| is_made_again) {
+            fold_without(&mut session, std::slice::from_ref(&newest.id), 1, "made again");
         }
         let has = |live: ctxhost_engine_api::transcript::log::TranscriptLog| {
             live.snapshot().iter().any(|entry| entry.text().contains(&word))

@@ -50,8 +50,14 @@ impl<F: Fn(&NewEntry) -> bool> LossSearch<'_, F> {
                 RecordKind::Compaction => {
                     let added = self.live.slots.len();
                     self.live.add_records(path.get(seen..step));
-                    had_match = had_match || self.matches_from(added);
-                    self.live.compact(path, step, projection_items::read_projection(record));
+                    let projection = projection_items::read_projection(record);
+                    // What it was made without did not lose the text; it may.
+                    had_match = if self.live.undo_ignored(path, step, projection.as_ref()) {
+                        self.matches_from(0)
+                    } else {
+                        had_match || self.matches_from(added)
+                    };
+                    self.live.compact(path, step, projection);
                     seen = step + 1;
                     let has_match = self.matches_from(0);
                     if had_match && !has_match {
