@@ -42,7 +42,7 @@ use embedding::EmbedderState;
 use folded::FoldedEntries;
 use session::RecallSession;
 pub use settings::Settings;
-use vectors::embedded_text;
+use vectors::{are_enough, embedded_text};
 
 /// Layer name in plan notes.
 const LAYER: &str = "recall";
@@ -151,15 +151,14 @@ impl ContextEngine for RecallEngine {
 impl RecallEngine {
     /// Adds how many slices have vectors, and why others are ranked by words.
     fn add_vector_status(&self, newest: &SessionRef, summary: &mut String, details: &mut Value) {
-        let (vectors, slices, are_enough, model) = self.sessions.with_session(newest, |session| {
-            let found = &session.vectors;
-            let (vectors, slices) = found.count();
-            (vectors, slices, found.are_enough(), found.model.clone())
+        let (vectors, slices, model) = self.sessions.with_session(newest, |session| {
+            let (vectors, slices) = session.vectors.count();
+            (vectors, slices, session.vectors.model.clone())
         });
         let failure = self.embedder.reason();
         match &failure {
             Some(reason) => summary.push_str(&format!("; ranked by words alone: {reason}")),
-            None if are_enough => {
+            None if are_enough(vectors, slices) => {
                 summary.push_str(&format!("; vectors of {vectors} of {slices} texts"));
             }
             None => summary.push_str(&format!(

@@ -51,7 +51,7 @@ impl<F: Fn(&NewEntry) -> bool> LossSearch<'_, F> {
                     let added = self.live.slots.len();
                     self.live.add_records(path.get(seen..step));
                     let projection = projection_items::read_projection(record);
-                    // What it was made without did not lose the text; it may.
+                    // It is compared with what it was made from, not with what the ignored ones left.
                     had_match = if self.live.undo_ignored(path, step, projection.as_ref()) {
                         self.matches_from(0)
                     } else {
