@@ -41,6 +41,8 @@ pub enum SettingKind {
     Url,
     /// A SHA-256 in hex.
     Digest,
+    /// The name of an environment variable.
+    Variable,
     /// A duration: a text such as `"5m"`, or a number of minutes.
     Duration,
     /// A list of texts.
@@ -105,8 +107,13 @@ impl Setting {
             }
             SettingKind::Text => "text that is not blank",
             SettingKind::AnyText => "text",
-            SettingKind::Url => "an address that begins with http:// or https://",
+            SettingKind::Url => {
+                "an address that begins with http:// or https://; ${NAME} is not replaced in it"
+            }
             SettingKind::Digest => "a SHA-256 of 64 hex digits, as `sha256sum` prints it",
+            SettingKind::Variable => {
+                "the name of an environment variable, such as API_KEY; its value does not belong in the file"
+            }
             SettingKind::Duration => "a length of time, such as \"5m\"",
             SettingKind::List => "a list of texts, such as [\"mask\"]",
             SettingKind::Keys => "a list of minisign public keys, such as [\"RWQ...\"]",

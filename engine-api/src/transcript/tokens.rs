@@ -36,6 +36,23 @@ const IMAGE_TYPES: [&str; 3] = ["image_url", "input_image", "computer_screenshot
 /// Shorter base64 is estimated like text: as tokens it is less than one part.
 const MIN_FILE_CHARS: u64 = IMAGE_TOKENS * CHARS_PER_TOKEN;
 
+/// What a block with text that only its provider can read contains: encrypted thinking, or a signature that holds it.
+const HIDDEN_KEYS: [&str; 6] = [
+    "\"encrypted_content\"",
+    "\"redacted_thinking\"",
+    "\"reasoning.encrypted\"",
+    "\"signature\"",
+    "\"thoughtSignature\"",
+    "\"thought_signature\"",
+];
+
+/// Shorter text is an id or a hash.
+const MIN_HIDDEN_CHARS: u64 = 128;
+
+/// The bytes by which encrypted thinking is longer than its text: format, keys and padding. The number is the one that
+/// Codex uses for its own budget (`estimate_reasoning_length` in `codex-rs/core/src/context_manager/history.rs`).
+const HIDDEN_OVERHEAD_BYTES: u64 = 650;
+
 /// Weighted characters per token.
 pub const CHARS_PER_TOKEN: u64 = 4;
 
@@ -92,6 +109,30 @@ fn line_chars(line: &str) -> u64 {
     line.chars().map(weigh).sum()
 }
 
+/// The tokens of JSON that is sent as it is. Files and encrypted text in it count as in a [message].
+///
+/// ```
+/// # use ctxhost_engine_api::transcript::tokens::{estimate, estimate_json};
+/// let item = |content: &str| format!(r#"{{"type":"compaction","encrypted_content":"{content}"}}"#);
+/// let encrypted = item(&"gAAAAABo".repeat(1_000));
+/// assert!(estimate_json(&encrypted) < estimate(&encrypted));
+/// assert_eq!(estimate_json(&item("none")), estimate(&item("none")));
+/// ```
+pub fn estimate_json(json: &str) -> u64 {
+    let (files_chars, files_tokens) = files_in(json);
+    let (hidden_chars, text_chars) = hidden_in(json);
+    let chars = weighted_chars(json) - files_chars - hidden_chars + text_chars;
+    chars.div_ceil(CHARS_PER_TOKEN) + files_tokens
+}
+
+/// The weighted characters of thinking: of its text, or of what its encrypted form stands for if it has no text.
+pub fn thinking_chars(text: &str, signature: Option<&str>) -> u64 {
+    if text.is_empty() {
+        return signature.map_or(0, |signature| hidden_text_chars(signature.len() as u64));
+    }
+    weighted_chars(text)
+}
+
 /// The tokens of a message: its text, thinking and calls, with images at [`IMAGE_TOKENS`].
 pub fn message(message: &Message<'_>) -> u64 {
     let mut chars = 0;
@@ -100,14 +141,17 @@ pub fn message(message: &Message<'_>) -> u64 {
     for block in &message.blocks {
         match block {
             ContentBlock::Text(text) => chars += weighted_chars(text),
-            ContentBlock::Thinking { text, .. } => chars += weighted_chars(text),
+            ContentBlock::Thinking { text, signature } => {
+                chars += thinking_chars(text, signature.as_deref());
+            }
             ContentBlock::ToolCall(call) => {
                 chars += weighted_chars(&call.name) + weighted_chars(&call.arguments);
             }
             ContentBlock::Image { .. } => images += 1,
             ContentBlock::Other(json) => {
                 let (files_chars, files_tokens) = files_in(json);
-                chars += weighted_chars(json) - files_chars;
+                let (hidden_chars, text_chars) = hidden_in(json);
+                chars += weighted_chars(json) - files_chars - hidden_chars + text_chars;
                 // An image by its URL has no data here, but costs the same.
                 let least_tokens = if is_image(json) { IMAGE_TOKENS } else { 0 };
                 file_tokens += files_tokens.max(least_tokens);
@@ -155,7 +199,7 @@ struct FileJson<'a> {
 /// document and the seconds of a recording, not the characters of its encoding.
 fn files_in(json: &str) -> (u64, u64) {
     // Data of a block that is no file, such as a chart, is read by the model as text.
-    if !FILE_KEYS.iter().any(|key| json.contains(key)) {
+    if !has_any(json, &FILE_KEYS) {
         return (0, 0);
     }
     // No other text has so many of these characters in a row. Encrypted thinking is base64 for URLs, which differs.
@@ -165,6 +209,31 @@ fn files_in(json: &str) -> (u64, u64) {
         let own_tokens = chars.div_ceil(FILE_PART_CHARS) * IMAGE_TOKENS;
         (all + chars, tokens + own_tokens.min(MAX_FILE_TOKENS))
     })
+}
+
+/// The characters of all encrypted texts in the JSON of a block, and the characters that they stand for.
+fn hidden_in(json: &str) -> (u64, u64) {
+    // A file may have a signature beside its data, which is much larger.
+    if !has_any(json, &HIDDEN_KEYS) || has_any(json, &FILE_KEYS) {
+        return (0, 0);
+    }
+    // Base64 of both kinds.
+    let is_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/=-_".contains(byte);
+    let runs = json.as_bytes().split(|byte| !is_base64(byte)).map(|run| run.len() as u64);
+    let runs = runs.filter(|chars| *chars >= MIN_HIDDEN_CHARS);
+    runs.fold((0, 0), |(all, text), chars| (all + chars, text + hidden_text_chars(chars)))
+}
+
+/// The characters of a text by those of its encrypted form. Base64 has four characters for three bytes.
+///
+/// This is what a provider counts while the turn lasts. Most leave thinking out of finished turns, newer models of
+/// Anthropic do not; the host learns that from the usage that they report, which replaces estimates.
+fn hidden_text_chars(encoded_chars: u64) -> u64 {
+    (encoded_chars * 3 / 4).saturating_sub(HIDDEN_OVERHEAD_BYTES)
+}
+
+fn has_any(json: &str, keys: &[&str]) -> bool {
+    keys.iter().any(|key| json.contains(key))
 }
 
 /// The weight of one character, in weighted characters.
@@ -231,6 +300,38 @@ mod tests {
         let data = "JVBERi0xLjQK".repeat(10_000);
         let raw = format!(r#"{{"role":"user","content":"{data}"}}"#);
         assert_eq!(message(&Message::parse(&raw, "")), 30_000);
+    }
+
+    #[test]
+    fn encrypted_text_counts_as_the_text_that_it_stands_for() {
+        let tokens = |block: &str| {
+            let raw = format!(r#"{{"role":"assistant","content":[{block}]}}"#);
+            message(&Message::parse(&raw, ""))
+        };
+        // 8,000 characters of base64 are 6,000 bytes, of which 5,350 are text.
+        let encrypted = "gAAAAABo-xYz_w90".repeat(500);
+        let expected = 5_350_u64.div_ceil(CHARS_PER_TOKEN);
+        for block in [
+            r#"{"type":"providerItem","api":"openai-responses","item":{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"DATA"}}"#,
+            r#"{"type":"redacted_thinking","data":"DATA"}"#,
+            r#"{"executableCode":{"code":"1"},"thoughtSignature":"DATA"}"#,
+            r#"{"type":"thinking","thinking":"","thinkingSignature":"DATA"}"#,
+        ] {
+            let around = tokens(&block.replace("DATA", ""));
+            let counted = tokens(&block.replace("DATA", &encrypted));
+            assert!((expected..=around + expected + 1).contains(&counted), "{counted}: {block}");
+            // A short thought has little but its frame.
+            let short = tokens(&block.replace("DATA", &encrypted[..800]));
+            assert!(short <= around, "{short}: {block}");
+        }
+        // The text is known: its signature adds nothing, and neither does that of a call.
+        let known = r#"{"type":"thinking","thinking":"hm, so","thinkingSignature":"DATA"}"#;
+        assert_eq!(tokens(&known.replace("DATA", &encrypted)), 2);
+        let call = r#"{"type":"toolCall","id":"1","name":"read","arguments":{},"thoughtSignature":"DATA"}"#;
+        assert_eq!(tokens(&call.replace("DATA", &encrypted)), tokens(call));
+        // An id is text.
+        let id = r#"{"type":"reasoning","id":"rs_0123456789abcdef0123456789abcdef","encrypted_content":null}"#;
+        assert_eq!(tokens(id), estimate(id));
     }
 
     #[test]

@@ -79,6 +79,17 @@ pub(crate) struct BoundaryLayout {
     used_tokens: u64,
 }
 
+impl BoundaryLayout {
+    /// Whether its ledger has as much room as that of another layout, or all that it may have needs no more.
+    fn has_ledger_room_of(&self, other: &BoundaryLayout, most: LedgerLimits) -> bool {
+        let (own, other) = (self.ledger_limits, other.ledger_limits);
+        let has_room = own.request_chars >= other.request_chars
+            && own.ledger_chars >= other.ledger_chars
+            && own.name_chars >= other.name_chars;
+        has_room || self.ledger.chars(own) == self.ledger.chars(most)
+    }
+}
+
 /// Whether a message is the acknowledgement or the attachments of an earlier boundary.
 pub(crate) fn is_boundary_message(text: &str) -> bool {
     text == ACKNOWLEDGEMENT || text.starts_with(LEAD_IN)
@@ -156,6 +167,7 @@ impl LayoutPlanner<'_> {
             Some(preview) => preview.tokens(),
             None => entry.tokens(),
         };
+        let most = LedgerLimits::new(target.budget_tokens, &settings.room);
         let mut tail = whole(layout.tail);
         // What was kept before the longer tail is counted twice at first, so the floor may take a second step.
         for _ in 0..FLOOR_STEPS {
@@ -171,7 +183,12 @@ impl LayoutPlanner<'_> {
             tail.start = before
                 .filter(|entry| entry.is_user_message())
                 .map_or(tail.start, |question| question.frame());
-            let Some(longer) = self.layout_at(ledgers, &tail, base_tokens, exchange) else { break };
+            let longer = self.layout_at(ledgers, &tail, base_tokens, exchange);
+            // Old rules and names say more than the entries that would take their room.
+            let Some(longer) = longer.filter(|longer| longer.has_ledger_room_of(&layout, most))
+            else {
+                break;
+            };
             layout = longer;
         }
         layout

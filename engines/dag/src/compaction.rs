@@ -5,6 +5,7 @@
 
 use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::{CompactRequest, Compaction, Transcript};
+use ctxhost_engine_kit::requests::RequestRoom;
 use ctxhost_engine_kit::retrieval::{RequestLayout, covering_plan};
 use ctxhost_engine_kit::settings::share_of;
 use ctxhost_engine_kit::shortening::shorten_or_nothing;
@@ -72,7 +73,9 @@ impl DagSession {
             - layout.cuts.saved_tokens(layout.cut..len);
         self.place_tail(transcript, (tail_tokens, limit_tokens), settings, &mut layout);
         let free_tokens = limit_tokens.saturating_sub(always_tokens);
-        self.place_requests(transcript, request_tokens.min(free_tokens / 4), &mut layout);
+        let tokens = request_tokens.min(free_tokens / 4);
+        let requests = RequestRoom { tokens, long_tokens: 0, may_shorten: true };
+        self.place_requests(transcript, requests, &mut layout);
         let missing = layout.hidden();
         let is_new = |seq: &u64| !layout.kept.contains_key(seq) && *seq >= self.live_start;
         // Folding a summary of a summary loses detail and makes no progress.
@@ -88,7 +91,8 @@ impl DagSession {
         let names = self.render_names(transcript, &layout, &outline.text, name_tokens);
         let leaves = self.range_before(layout.cut, missing, settings);
         let folded = leaves.leaves + usize::from(leaves.draft.is_some());
-        let lines = [rules, outline.text, names, fold_line(folded, settings.fanout)];
+        let requests = layout.take_antecedents(transcript);
+        let lines = [rules, requests, outline.text, names, fold_line(folded, settings.fanout)];
         let lines = lines.into_iter().filter(|line| !line.is_empty());
         let body = lines.collect::<Vec<_>>().join("\n");
         let summary = wrap_summary(&body, &Provenance { entries: missing, writer: WRITER });

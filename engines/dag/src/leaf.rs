@@ -1,6 +1,7 @@
 //! Builds a leaf entry by entry: the user's requests and rules, failures, reports, and names.
 
 use ctxhost_engine_api::{Entry, EntryKind, HistoryEntry, Role, Transcript};
+use ctxhost_engine_kit::antecedent::Antecedent;
 use ctxhost_engine_kit::calls::{describe_call, find_call, has_failed};
 use ctxhost_engine_kit::dialogue::{is_assent, is_hidden};
 use ctxhost_engine_kit::hash;
@@ -68,7 +69,7 @@ impl LeafDraft {
             self.add_names(&argument_text(&call.arguments_value()), USED_WEIGHT);
         }
         if entry.is_user_message() {
-            self.add_request(&text);
+            self.add_request(&text, Antecedent::find(transcript, entry));
         } else if has_failed(entry) {
             let call = find_call(transcript, entry).map(|call| describe_call(&call));
             let call = call.unwrap_or_else(|| "a call".to_owned());
@@ -85,7 +86,7 @@ impl LeafDraft {
         self.add_source(&entry.id, entry.tokens, entry.timestamp_ms);
         let text = shortened(&entry.text);
         match entry.role.as_str() {
-            "user" => self.add_request(&text),
+            "user" => self.add_request(&text, None),
             "assistant" => self.add_report(&text),
             _ => {}
         }
@@ -110,10 +111,10 @@ impl LeafDraft {
             self.node.fingerprint.rotate_left(7) ^ hash::fnv1a(id) ^ tokens.rotate_left(32);
     }
 
-    fn add_request(&mut self, text: &str) {
+    fn add_request(&mut self, text: &str, antecedent: Option<Antecedent>) {
         self.turns += 1;
         self.has_report = false;
-        if is_assent(text) {
+        if antecedent.is_none() && is_assent(text) {
             return;
         }
         let rule = find_rules(text).next();
@@ -122,6 +123,9 @@ impl LeafDraft {
         // A rule is often the end of a longer request.
         if let Some(rule) = rule.filter(|rule| !line.contains(rule.as_str())) {
             line = format!("{line} {rule}");
+        }
+        if let Some(antecedent) = antecedent {
+            line = antecedent.append_to(&line);
         }
         self.add_line(kind, &format!("user: {line}"));
     }

@@ -3,6 +3,7 @@
 use ctxhost_engine_api::Transcript;
 use ctxhost_engine_api::transcript::tokens::CHARS_PER_TOKEN;
 use ctxhost_engine_kit::redact::redact;
+use ctxhost_engine_kit::requests::{LONG_SLACK_PART, RequestRoom};
 use ctxhost_engine_kit::retrieval::{
     NoteShares, PromptRanking, RankedSlice, RequestLayout, SliceFinder,
 };
@@ -28,6 +29,7 @@ struct BudgetSplit {
     target: u64,
     tail: u64,
     requests: u64,
+    long_requests: u64,
     outline: u64,
     names: u64,
     excerpt: u64,
@@ -72,7 +74,9 @@ impl DagSession {
         self.index.place_all(transcript, self.live_start, &mut layout);
         let free_tokens = budget_tokens.checked_sub(layout.tokens(transcript, &STYLE))?;
         let split = self.split(transcript, budget_tokens, settings);
-        self.place_requests(transcript, split.requests.min(free_tokens), &mut layout);
+        let tokens = split.requests.min(free_tokens);
+        let requests = RequestRoom { tokens, long_tokens: 0, may_shorten: true };
+        self.place_requests(transcript, requests, &mut layout);
         let free_tokens = budget_tokens.saturating_sub(layout.tokens(transcript, &STYLE));
         let outline_tokens = (split.outline + split.names).min(free_tokens);
         layout.head = self.render_rules(budget_tokens, &layout);
@@ -95,7 +99,10 @@ impl DagSession {
         let mut layout = RequestLayout { replaced_rules, ..RequestLayout::default() };
         self.place_tail(transcript, (split.tail, allowed_tokens), settings, &mut layout);
         // Only the user can repeat them, so they take nothing from what is found, but a part of the slack.
-        split.target += self.place_requests(transcript, split.requests, &mut layout);
+        let long_tokens = split.long_requests;
+        let may_shorten = self.index.uses_tools(transcript);
+        let requests = RequestRoom { tokens: split.requests, long_tokens, may_shorten };
+        split.target += self.place_requests(transcript, requests, &mut layout);
         layout.head = self.render_rules(allowed_tokens, &layout);
         let free = |layout: &RequestLayout, own_tokens: u64| {
             split.target.saturating_sub(layout.tokens(transcript, &STYLE) + own_tokens)
@@ -133,11 +140,11 @@ impl DagSession {
     pub(crate) fn place_requests(
         &self,
         transcript: &Transcript,
-        room_tokens: u64,
+        room: RequestRoom,
         layout: &mut RequestLayout,
     ) -> u64 {
         let has_replaced_rule = |seq| self.rules.replaced_texts_of(seq).next().is_some();
-        self.index.place_requests(transcript, room_tokens, has_replaced_rule, layout)
+        self.index.place_requests(transcript, room, has_replaced_rule, layout)
     }
 
     /// Whether a slice holds a replaced rule.
@@ -202,8 +209,8 @@ impl DagSession {
     ) -> String {
         let known = self.index.names.name_numbers(text).into_iter();
         // Rules of folded entries were read before the names of the live ones.
-        let withdrawn = self.rules.withdrawn_texts().join(" ");
-        let withdrawn = self.index.names.name_numbers(&withdrawn);
+        let withdrawn = self.rules.withdrawn_texts().iter();
+        let withdrawn = withdrawn.filter_map(|name| self.index.names.find_number(name));
         let known = known.chain(withdrawn).chain(self.rules.withdrawn_names());
         self.index.render_names(transcript, layout, known, &[], room_tokens)
     }
@@ -220,7 +227,8 @@ impl DagSession {
         settings: &Settings,
     ) -> BudgetSplit {
         let target = share_of(allowed_tokens, 1.0 - settings.slack_share);
-        let (tail_share, outline_share, name_share) = if self.index.uses_tools(transcript) {
+        let is_agent = self.index.uses_tools(transcript);
+        let (tail_share, outline_share, name_share) = if is_agent {
             (settings.agent_tail_share, settings.agent_node_share, settings.name_share)
         } else {
             // Chats come back to facts, not to names: what the user stated fits a quarter.
@@ -238,6 +246,12 @@ impl DagSession {
             names,
             tail: share_of(free_tokens, tail_share),
             requests: share_of(allowed_tokens, settings.request_share).min(free_tokens / 4),
+            // A chat comes back to what its prompt finds, also in a long request.
+            long_requests: if is_agent {
+                share_of(allowed_tokens, settings.slack_share).min(free_tokens) / LONG_SLACK_PART
+            } else {
+                0
+            },
             excerpt: share_of(free_tokens, EXCERPT_SHARE),
         }
     }

@@ -12,6 +12,7 @@ mod contacts;
 mod dates;
 mod encoded;
 mod files;
+mod labelled;
 mod quotations;
 mod references;
 mod scan;
@@ -41,7 +42,7 @@ const MIN_EXTRACTED_BYTES: usize = 4;
 const SEARCHED_BYTES: usize = 24_000;
 /// Bytes of a user message that state facts.
 // Users write at the beginning; the rest of a long message was pasted.
-pub const STATED_BYTES: usize = 4_000;
+pub const STATED_BYTES: usize = 8_000;
 /// Part of the first and the last line of a private key.
 const KEY_BLOCK: &str = "PRIVATE KEY-----";
 /// Length of the pseudonym of an anonymised identifier.
@@ -191,11 +192,44 @@ pub fn for_each_stated_fact(text: &str, mut found: impl FnMut(Identifier<'_>)) {
     let clean = redact::redact(text.get(..end).unwrap_or_default());
     // What is quoted or pasted is not stated.
     for line in own_parts(&clean) {
-        for_each_identifier(line, |identifier| {
-            if identifier.is_fact() {
-                found(identifier);
-            }
-        });
+        for_each_named(line, Identifier::is_fact, &mut found);
+    }
+}
+
+/// Calls `found` with all names of a text: its identifiers, and what only the word before it shows to be an id.
+pub fn for_each_name<'t>(text: &'t str, mut found: impl FnMut(Identifier<'t>)) {
+    for_each_named(text, |_| true, &mut found);
+}
+
+/// Calls `found` with the wanted identifiers of a line, then with those that only the word before them shows.
+fn for_each_named<'t>(
+    line: &'t str,
+    is_wanted: impl Fn(&Identifier<'t>) -> bool,
+    found: &mut impl FnMut(Identifier<'t>),
+) {
+    let mut ends = Vec::new();
+    for_each_identifier(line, |identifier| {
+        if is_wanted(&identifier) {
+            ends.push(identifier.start + identifier.text.len());
+            found(identifier);
+        }
+    });
+    labelled::for_each_labelled_id(line, |id| {
+        if !ends.contains(&(id.start + id.text.len())) {
+            found(id);
+        }
+    });
+}
+
+/// Calls `found` with the ids that an answer of the model states, without secrets.
+pub fn for_each_stated_id(text: &str, mut found: impl FnMut(Identifier<'_>)) {
+    for part in searched_parts(text) {
+        let clean = redact::redact(part);
+        // What is quoted or in a block of code was printed or written elsewhere.
+        for line in own_parts(&clean) {
+            let is_wanted = |id: &Identifier<'_>| id.kind == IdentifierKind::Reference;
+            for_each_named(line, is_wanted, &mut found);
+        }
     }
 }
 

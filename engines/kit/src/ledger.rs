@@ -23,7 +23,7 @@ use ctxhost_engine_api::{EntryKind, Transcript};
 
 use crate::budget::RoomSettings;
 use crate::dialogue::is_hidden;
-use crate::name_ledger::{NameLedger, NameSet, TAG as NAMES};
+use crate::name_ledger::{EntryMentions, NameLedger, NameSet, TAG as NAMES};
 use crate::redact::redact;
 use crate::settings::share_of;
 
@@ -76,6 +76,8 @@ impl Default for SummaryLedger {
 pub struct LedgerLimits {
     /// All requests.
     pub request_chars: u64,
+    /// More for long requests that would be cut otherwise.
+    pub long_request_chars: u64,
     /// Commands and identifiers together.
     pub ledger_chars: u64,
     /// Further names of files and symbols.
@@ -92,6 +94,8 @@ impl LedgerLimits {
         let name_chars = share_of(room_chars, settings.name_share);
         LedgerLimits {
             request_chars: chars(settings.request_share),
+            // As much again: a specification is not longer than what was asked about it.
+            long_request_chars: chars(settings.request_share),
             ledger_chars: room_chars - name_chars,
             name_chars,
             command_chars: settings.command_chars,
@@ -105,12 +109,13 @@ impl LedgerLimits {
 pub struct LedgerReader<'t> {
     transcript: &'t Transcript,
     by_entry: HashMap<u64, EntryItems>,
+    mentions: HashMap<u64, EntryMentions>,
 }
 
 impl<'t> LedgerReader<'t> {
     /// A reader that has read nothing yet.
     pub fn new(transcript: &'t Transcript) -> LedgerReader<'t> {
-        LedgerReader { transcript, by_entry: HashMap::new() }
+        LedgerReader { transcript, by_entry: HashMap::new(), mentions: HashMap::new() }
     }
 
     /// Collects the ledger of ranges in rising order, including the ledgers of earlier summaries.
@@ -118,14 +123,29 @@ impl<'t> LedgerReader<'t> {
         let mut ledger = SummaryLedger::default();
         let mut left: u64 = ranges.iter().map(|range| range.end.saturating_sub(range.start)).sum();
         let transcript = self.transcript;
+        let is_read = |seq: u64| ranges.iter().any(|range| range.contains(&seq));
         for entry in ranges.iter().flat_map(|range| transcript.range(range.clone())) {
             let items = self.by_entry.entry(entry.seq());
-            ledger.add(items.or_insert_with(|| EntryItems::read(transcript, &entry)));
+            ledger.add(items.or_insert_with(|| EntryItems::read(transcript, &entry)), is_read);
             let is_summary = entry.kind() == EntryKind::CompactionSummary;
             if is_summary || (left <= NAME_ENTRIES && !is_hidden(&entry)) {
-                ledger.all_names.read_entry(&entry);
+                let mentions = self.mentions.entry(entry.seq());
+                ledger.all_names.add_entry(mentions.or_insert_with(|| EntryMentions::read(&entry)));
             }
             left = left.saturating_sub(1);
+        }
+        for range in ranges {
+            // A kept request may refer to what the summary replaces.
+            let mut behind = transcript.range(range.end..transcript.len() as u64);
+            let next = behind.find(|entry| entry.is_user_message());
+            if let Some(entry) = next.filter(|entry| !is_read(entry.seq())) {
+                let items = self.by_entry.entry(entry.seq());
+                let items = items.or_insert_with(|| EntryItems::read(transcript, &entry));
+                items
+                    .reply_to(is_read)
+                    .into_iter()
+                    .for_each(|item| ledger.requests.add(item.clone()));
+            }
         }
         ledger
     }
@@ -136,6 +156,9 @@ impl SummaryLedger {
     /// what they leave.
     pub fn fit_limits(&self, limits: LedgerLimits, chars: u64) -> LedgerLimits {
         let most_chars = limits.request_chars.min(chars);
+        let is_cut = requests::cuts_long(&self.requests, most_chars, REQUESTS);
+        let more_chars = limits.long_request_chars.min(chars - most_chars);
+        let most_chars = most_chars + if is_cut { more_chars } else { 0 };
         let requests = requests::render(&self.requests, most_chars, REQUESTS);
         // Render once with the maximum to learn what the requests really take.
         let needed_chars =
@@ -144,7 +167,7 @@ impl SummaryLedger {
         let room = chars - request_chars;
         let name_chars = limits.name_chars.min(room / NAME_ROOM_DIVISOR);
         let ledger_chars = limits.ledger_chars.min(room - name_chars);
-        LedgerLimits { request_chars, ledger_chars, name_chars, ..limits }
+        LedgerLimits { request_chars, long_request_chars: 0, ledger_chars, name_chars, ..limits }
     }
 
     /// Maximum size of the blocks, in weighted characters.
@@ -188,8 +211,12 @@ impl SummaryLedger {
         self.commands.fit_lines(room_chars, shown, |_| true)
     }
 
-    fn add(&mut self, items: &EntryItems) {
-        items.requests.iter().for_each(|item| self.requests.add(item.clone()));
+    /// Adds the items of an entry. `is_read` is whether the ledger is of an entry, too.
+    fn add(&mut self, items: &EntryItems, is_read: impl Fn(u64) -> bool) {
+        match items.reply_to(is_read) {
+            Some(reply) => self.requests.add(reply.clone()),
+            None => items.requests.iter().for_each(|item| self.requests.add(item.clone())),
+        }
         items.commands.iter().for_each(|item| self.commands.add(item.clone()));
         for name in &items.names {
             match name {
@@ -208,6 +235,18 @@ pub fn strip_ledger(text: &str) -> String {
         .iter()
         .fold(text.to_owned(), |text, tag| items::strip_block(&text, tag).replace(&empty(tag), ""));
     left.trim_end().to_owned()
+}
+
+/// The requests that the ledger of a summary lists.
+pub(crate) fn listed_requests(summary: &str) -> Vec<String> {
+    items::read_texts(summary, REQUESTS)
+}
+
+/// A block of requests, as in a ledger; empty without any.
+pub(crate) fn render_requests(requests: impl Iterator<Item = String>) -> String {
+    let lines: Vec<String> =
+        requests.map(|request| items::text_line(&redact(&request), REQUESTS)).collect();
+    block(REQUESTS, &lines).unwrap_or_default()
 }
 
 /// Appends the ledger to a summary.

@@ -49,6 +49,7 @@ pub mod excerpt;
 pub mod retrieval;
 pub mod search;
 
+pub mod antecedent;
 pub mod chunks;
 pub mod dialogue;
 pub mod hash;

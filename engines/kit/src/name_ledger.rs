@@ -4,28 +4,25 @@
 //! count more than printed ones.
 
 mod entry_names;
+mod mentions;
 mod name_lists;
 mod name_numbers;
 mod name_set;
 
+use ctxhost_engine_api::Entry;
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
-use ctxhost_engine_api::{Entry, EntryKind, Role};
 
 use crate::best_first::{BestFirst, key_of, number_of};
-use crate::calls::{SHORT_ARGUMENT_BYTES, for_each_argument_text};
-use crate::dialogue::is_request;
-use crate::files::{FileOperation, path_argument};
-use crate::identifiers::{
-    Identifier, IdentifierKind, for_each_clean_identifier, for_each_identifier,
-    for_each_stated_fact,
-};
+use crate::files::FileOperation;
+use crate::identifiers::{IdentifierKind, for_each_name};
 use crate::redact::SecretRanges;
-use crate::summary::envelope::unwrap_summary;
 
 use entry_names::EntryNames;
-use name_lists::{BLOCK_CHARS, NameLists, listed_facts};
+use mentions::for_each_mention;
+use name_lists::{BLOCK_CHARS, NameLists, listed_facts, listed_statements};
 use name_numbers::NameNumbers;
 
+pub use mentions::EntryMentions;
 pub use name_lists::TAG;
 pub use name_set::NameSet;
 
@@ -40,16 +37,12 @@ const BOOST_LOG2: f32 = 2.0;
 /// Influence of the length of a name on its weight: 1 is weight per character.
 const LENGTH_SHARE: f32 = 1.0;
 
-/// Weights of a mention in the arguments of a call,
-const USED_WEIGHT: f32 = 4.0;
-/// in a text of the user or the model,
-const STATED_WEIGHT: f32 = 2.0;
-/// and in the output of a tool.
-const PRINTED_WEIGHT: f32 = 1.0;
-
 /// Share of a list for the facts that the user stated, before all other names.
 // The other half stays for the names that the next call uses, however much a user writes.
 const FACT_ROOM_DIVISOR: u64 = 2;
+/// Share of the rest for the ids that the model stated.
+// Less than half: much of what a model states is on its way into a call, where it is ranked by its use.
+const STATEMENT_ROOM_DIVISOR: u64 = 4;
 /// Names that can be listed: twice as many as the largest list holds.
 const CANDIDATES: usize = 16_384;
 /// Names in a row that do not fit before a list counts as full.
@@ -65,6 +58,8 @@ pub struct NameLedger {
     candidates: Vec<u32>,
     /// Facts that the user stated, in the order of their statement; repeated with each.
     facts: Vec<u32>,
+    /// Ids that the model stated, likewise.
+    statements: Vec<u32>,
     /// Name numbers per entry.
     by_entry: Vec<Box<[u32]>>,
     /// Per entry, whether its text is known to have no secrets.
@@ -84,6 +79,8 @@ struct NameRow {
     is_candidate: bool,
     /// Whether the user stated it.
     is_fact: bool,
+    /// Whether the model stated it as an id.
+    is_statement: bool,
     /// Whether a tool used or printed it.
     is_used: bool,
 }
@@ -103,53 +100,23 @@ impl NameRow {
 impl NameLedger {
     /// Reads the names of the next entry. Secrets are no names.
     pub fn read_entry(&mut self, entry: &Entry<'_>) {
-        let is_output = entry.role() == Role::Tool || entry.kind() == EntryKind::Bash;
-        // A tool prints names that the work does not need.
-        let weight = if is_output { PRINTED_WEIGHT } else { STATED_WEIGHT };
         let mut names = self.begin_entry();
-        names.is_tool = true;
-        for call in entry.tool_calls() {
-            let operation = FileOperation::of_tool(&call.name);
-            let path = path_argument(&call);
-            for_each_argument_text(&call, |text| {
-                let is_short = text.len() <= SHORT_ARGUMENT_BYTES;
-                let weight = if is_short { USED_WEIGHT } else { STATED_WEIGHT };
-                // Without its context a key looks like any other name, so arguments are redacted
-                // first.
-                _ = for_each_clean_identifier(text, |name| {
-                    // Only the path argument itself was read or changed.
-                    let is_path = path
-                        .as_deref()
-                        .is_some_and(|path| path.trim_start_matches("./") == name.text);
-                    names.add_mention(&name, weight, operation.filter(|_| is_path));
-                });
-            });
-        }
-        names.is_tool = is_output;
-        let is_clean = for_each_clean_identifier(entry.text(), |name| {
-            names.add_mention(&name, weight, None);
-        });
-        if is_request(entry) {
-            for_each_stated_fact(entry.text(), |fact| names.add_fact(&fact, weight));
-        }
-        if entry.kind() == EntryKind::CompactionSummary {
-            // A list begins with the newest.
-            let summary = unwrap_summary(entry.text());
-            let facts: Vec<Identifier<'_>> = listed_facts(&summary).collect();
-            facts.iter().rev().for_each(|fact| names.add_fact(fact, weight));
-        }
+        let is_clean = for_each_mention(entry, |mention| names.add_mention(mention));
         names.finish();
         self.clean_entries.push(is_clean);
     }
 
+    /// Adds the names of the next entry, which were read before.
+    pub fn add_entry(&mut self, mentions: &EntryMentions) {
+        let mut names = self.begin_entry();
+        mentions.iter().for_each(|mention| names.add_mention(mention));
+        names.finish();
+        self.clean_entries.push(mentions.is_clean());
+    }
+
     /// Starts the names of the next entry.
     fn begin_entry(&mut self) -> EntryNames<'_> {
-        EntryNames {
-            at: self.by_entry.len() as f32,
-            ledger: self,
-            numbers: Vec::new(),
-            is_tool: false,
-        }
+        EntryNames { at: self.by_entry.len() as f32, ledger: self, numbers: Vec::new() }
     }
 
     /// The name numbers of an entry.
@@ -185,21 +152,23 @@ impl NameLedger {
         !self.facts.is_empty()
     }
 
-    fn find_number(&self, name: &str) -> Option<u32> {
+    /// The number of a name, if it is known.
+    pub fn find_number(&self, name: &str) -> Option<u32> {
         self.numbers.get(name, &self.rows)
     }
 
     /// The numbers of the known names in a text.
     pub fn name_numbers(&self, text: &str) -> Vec<u32> {
         let mut numbers = Vec::new();
-        for_each_identifier(text, |name| numbers.extend(self.find_number(name.text)));
-        numbers.extend(listed_facts(text).filter_map(|fact| self.find_number(fact.text)));
+        for_each_name(text, |name| numbers.extend(self.find_number(name.text)));
+        let listed = listed_facts(text).chain(listed_statements(text));
+        numbers.extend(listed.filter_map(|name| self.find_number(name.text)));
         numbers
     }
 
     /// Renders the names that are not in `shown`, in at most `most_chars` weighted characters; empty
     /// without any. The user's facts come first, the newest before older ones, in a share of the room; then
-    /// the heaviest names. Names in `boosted` get a bonus.
+    /// the ids that the model stated, likewise; then the heaviest names. Names in `boosted` get a bonus.
     pub fn render(&self, shown: &NameSet, boosted: &NameSet, most_chars: u64) -> String {
         let mut lists = NameLists::default();
         let room = most_chars.saturating_sub(BLOCK_CHARS);
@@ -210,10 +179,16 @@ impl NameLedger {
         };
         let facts = self.facts.iter().rev().copied().filter(is_fact);
         let left = self.fill(facts, fact_room, &mut lists);
+        let room = room - (fact_room - left);
+        let statement_room = room / STATEMENT_ROOM_DIVISOR;
+        let statements = self.statements.iter().rev().copied();
+        let statements = statements.filter(|number| !shown.contains(*number));
+        let left = self.fill(statements, statement_room, &mut lists);
+        let room = room - (statement_room - left);
         // A name takes at least four characters with its comma, so more are never listed.
         let most = (most_chars / 4) as usize + 1;
         let ranked = self.ranked(shown, boosted).take(most);
-        self.fill(ranked, room - (fact_room - left), &mut lists);
+        self.fill(ranked, room, &mut lists);
         lists.render()
     }
 
@@ -285,7 +260,7 @@ impl NameLedger {
             + self.rows.capacity() * size_of::<NameRow>()
             + self.by_entry.capacity() * size_of::<Box<[u32]>>()
             + self.clean_entries.capacity()
-            + self.facts.capacity() * size_of::<u32>()
+            + (self.facts.capacity() + self.statements.capacity()) * size_of::<u32>()
     }
 }
 
@@ -295,14 +270,21 @@ mod tests {
 
     use super::*;
 
-    fn named(text: &str, kind: IdentifierKind) -> Identifier<'_> {
-        Identifier { text, kind, start: 0 }
+    use super::mentions::{Mention, MentionPlace, PRINTED_WEIGHT, STATED_WEIGHT, USED_WEIGHT};
+
+    fn mention(
+        name: &str,
+        kind: IdentifierKind,
+        weight: f32,
+        operation: Option<FileOperation>,
+    ) -> Mention<'_> {
+        Mention { name, kind, weight, operation, place: MentionPlace::Text }
     }
 
     fn note(ledger: &mut NameLedger, names: &[(&str, f32)]) {
         let mut entry = ledger.begin_entry();
         for (name, weight) in names {
-            entry.add(&named(name, IdentifierKind::File), *weight, None);
+            entry.add_mention(mention(name, IdentifierKind::File, *weight, None));
         }
         entry.finish();
     }
@@ -330,9 +312,9 @@ mod tests {
         let mut ledger = NameLedger::default();
         let mut entry = ledger.begin_entry();
         let change = Some(FileOperation::Change);
-        entry.add(&named("src/io/a.rs", IdentifierKind::File), USED_WEIGHT, change);
-        entry.add(&named("a.rs", IdentifierKind::File), PRINTED_WEIGHT, None);
-        entry.add(&named("parse_body", IdentifierKind::Symbol), STATED_WEIGHT, None);
+        entry.add_mention(mention("src/io/a.rs", IdentifierKind::File, USED_WEIGHT, change));
+        entry.add_mention(mention("a.rs", IdentifierKind::File, PRINTED_WEIGHT, None));
+        entry.add_mention(mention("parse_body", IdentifierKind::Symbol, STATED_WEIGHT, None));
         entry.finish();
         let all = ledger.render(&NameSet::default(), &NameSet::default(), 1_000);
         assert_eq!(all, "<names>\nchanged: src/io/a.rs\nsymbols: parse_body\n</names>");

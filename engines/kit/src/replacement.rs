@@ -5,7 +5,7 @@ mod rewrites;
 use std::ops::Range;
 
 use ctxhost_engine_api::transcript::tokens;
-use ctxhost_engine_api::{Action, Message, Plan};
+use ctxhost_engine_api::{Action, Message, Plan, Role};
 
 pub use rewrites::ReplacementMap;
 
@@ -84,6 +84,21 @@ pub fn keep_with_replacements<'a>(
         from = seq + 1;
     }
     plan.keep(from..range.end);
+}
+
+/// Inserts a text of the user's role before an entry that a plan keeps as it is.
+pub fn insert_before_kept(plan: &mut Plan, seq: u64, text: &str, layer: &str, detail: &str) {
+    for op in std::mem::take(&mut plan.ops) {
+        match &op.action {
+            Action::Keep(range) if range.contains(&seq) => {
+                let range = range.clone();
+                plan.keep(range.start..seq);
+                plan.insert(Role::User, text, seq..seq).note(layer, detail);
+                plan.keep(seq..range.end);
+            }
+            _ => plan.ops.push(op),
+        }
+    }
 }
 
 /// Replaces entries in a plan that keeps them. `shown` are the replacements of a range, in rising order.

@@ -17,7 +17,7 @@ pub const LEAST_REQUEST_CHARS: u64 = 400;
 const GAP: &str = "\n[…]\n";
 /// Bytes at each end of a request that are searched for rules and facts.
 // Users write before or behind what they paste.
-const SEARCHED_BYTES: usize = 4_000;
+const SEARCHED_BYTES: usize = 8_000;
 /// Weighted characters below which a part of a sentence says nothing.
 const LEAST_PART_CHARS: u64 = 40;
 

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use ctxhost_engine_api::transcript::tokens::{self, CHARS_PER_TOKEN};
-use ctxhost_engine_api::{Entry, Flags};
+use ctxhost_engine_api::{Entry, Flags, Transcript};
 
+use crate::antecedent::Antecedent;
 use crate::dialogue::is_request;
 use crate::identifiers::states_fact;
 use crate::request_excerpt::shorten_request;
@@ -14,6 +15,13 @@ use crate::wordings::WordingCounts;
 
 /// Lower bound of a shortened request: a rule or two.
 const LEAST_EXCERPT_TOKENS: u64 = 40;
+
+/// A longer request with rules has a room of its own beside the others, in tokens: about fifteen lines.
+const LONG_REQUEST_TOKENS: u64 = 200;
+
+/// Part of the slack of an engine that long requests may take.
+// With more, the window would move much more often.
+pub const LONG_SLACK_PART: u64 = 3;
 
 /// A request and its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,27 +96,47 @@ impl RequestForm {
     }
 }
 
-/// The requests that take at most `room_tokens`, by position: rules in half of it, then facts in half of it, then the
+/// The room for requests, in tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestRoom {
+    /// For all of them.
+    pub tokens: u64,
+    /// More for long ones with rules: a specification is longer than what is asked about it.
+    pub long_tokens: u64,
+    /// Whether they may be shortened. Where rules are listed and the rest is found, what a prompt needs of them is there.
+    pub may_shorten: bool,
+}
+
+/// The requests that fit a room, by position: rules in half of it, then facts in half of it, then the
 /// others, and those that newer ones repeat last. `newest_first` is their order; those that are shown anyway are left
-/// out. A text that is too long is shortened, one without a rule only if the others leave room. Images and files take what the
-/// texts leave.
+/// out. A text that is too long is shortened, one without a rule or fact only if the others leave room. Images and files
+/// take what the texts leave.
 pub fn choose_requests(
     newest_first: impl Iterator<Item = SizedRequest> + Clone,
-    room_tokens: u64,
+    room: RequestRoom,
     is_shown: impl Fn(u64) -> bool,
 ) -> BTreeMap<u64, RequestForm> {
+    let room_tokens = room.tokens;
     let mut choice =
         RequestChoice { newest_first, is_shown, chosen: BTreeMap::new(), left_tokens: room_tokens };
     let half_tokens = room_tokens / 2;
     // At most half each, so that they do not displace what was asked last.
-    let rules = choice.add(half_tokens, true, |request| request.is_rule && !request.is_repeated);
-    choice.lengthen(half_tokens - rules);
-    choice.add(half_tokens, false, |request| request.states_fact && !request.is_repeated);
+    let is_new_rule = |request: &SizedRequest| request.is_rule && !request.is_repeated;
+    let rules = choice.add(half_tokens, room.may_shorten, is_new_rule);
+    choice.lengthen(half_tokens - rules, |_| true);
+    // An engine without room for long requests finds their facts by other means.
+    let has_long = room.long_tokens > 0;
+    choice.add(half_tokens, has_long, |request| request.states_fact && !request.is_repeated);
     choice.add(room_tokens, false, |request| !request.is_repeated);
     choice.add(room_tokens, false, |_| true);
-    choice.add(room_tokens, true, |_| true);
-    choice.lengthen(room_tokens);
+    choice.add(room_tokens, room.may_shorten, |_| true);
+    choice.lengthen(room_tokens, |_| true);
     choice.add_files();
+    choice.left_tokens = room.long_tokens;
+    let is_long_rule =
+        |request: &SizedRequest| request.is_rule && request.text_tokens > LONG_REQUEST_TOKENS;
+    choice.add(room.long_tokens, true, is_long_rule);
+    choice.lengthen(room.long_tokens, is_long_rule);
     choice.chosen.into_iter().map(|(seq, (_, form))| (seq, form)).collect()
 }
 
@@ -155,12 +183,14 @@ where
         most_tokens - room_tokens
     }
 
-    /// Gives `most_tokens` to the shortened texts, newest first.
-    fn lengthen(&mut self, most_tokens: u64) {
+    /// Gives `most_tokens` to the shortened texts of a kind, newest first.
+    fn lengthen(&mut self, most_tokens: u64, is_of_kind: impl Fn(&SizedRequest) -> bool) {
         let mut room_tokens = most_tokens.min(self.left_tokens);
         self.left_tokens -= room_tokens;
         for (request, form) in self.chosen.values_mut().rev() {
-            if let RequestForm::Short(tokens) = *form {
+            if let RequestForm::Short(tokens) = *form
+                && is_of_kind(request)
+            {
                 let more_tokens = room_tokens.min(request.text_tokens - tokens);
                 room_tokens -= more_tokens;
                 let tokens = tokens + more_tokens;
@@ -188,14 +218,68 @@ where
 pub struct RequestList {
     requests: Vec<SizedRequest>,
     wordings: WordingCounts,
+    /// What short requests refer to, by their position.
+    antecedents: BTreeMap<u64, Antecedent>,
 }
 
 impl RequestList {
-    /// Adds the next entry if it is a request.
-    pub fn read_entry(&mut self, entry: &Entry<'_>) {
-        if is_request(entry) || entry.is_instruction() {
-            self.requests.push(SizedRequest::new(entry));
-            self.wordings.add(entry.text());
+    /// Adds the next entry if it is a request, or agrees to something.
+    pub fn read_entry(&mut self, transcript: &Transcript, entry: &Entry<'_>) {
+        let antecedent = Antecedent::find(transcript, entry);
+        if antecedent.is_none() && !is_request(entry) && !entry.is_instruction() {
+            return;
+        }
+        let mut request = SizedRequest::new(entry);
+        let Some(antecedent) = antecedent else {
+            self.requests.push(request);
+            return self.wordings.add(entry.text());
+        };
+        let text = antecedent.append_to(entry.text());
+        let more_tokens = tokens::estimate(&text).saturating_sub(request.text_tokens);
+        request.tokens += more_tokens;
+        request.text_tokens += more_tokens;
+        // Either part alone says nothing.
+        request.least_tokens = request.text_tokens;
+        request.states_fact |= antecedent.is_chosen;
+        self.requests.push(request);
+        self.wordings.add(&text);
+        self.antecedents.insert(entry.seq(), antecedent);
+    }
+
+    /// What a request refers to, if that is in an entry that is not shown whole.
+    pub fn antecedent_of(&self, seq: u64, is_shown: impl Fn(u64) -> bool) -> Option<&Antecedent> {
+        self.antecedents.get(&seq).filter(|antecedent| !is_shown(antecedent.seq))
+    }
+
+    /// Whether a request refers to something before it.
+    pub fn refers(&self, seq: u64) -> bool {
+        self.antecedents.contains_key(&seq)
+    }
+
+    /// Most that the notes before the newest turns take, in tokens.
+    pub fn most_note_tokens(&self) -> u64 {
+        let notes = self.antecedents.values().map(|antecedent| antecedent.note());
+        notes.map(|note| tokens::estimate(&note)).max().unwrap_or(0)
+    }
+
+    /// The requests from `start` on that refer to something before it.
+    pub fn refer_before(&self, start: u64) -> impl Iterator<Item = u64> {
+        let behind = self.antecedents.range(start..);
+        behind.take_while(move |(_, antecedent)| antecedent.seq < start).map(|(seq, _)| *seq)
+    }
+
+    /// The text of a request in a form, with what it refers to if that `is_shown` nowhere else; `None` for the request
+    /// as it is.
+    pub fn text_of(
+        &self,
+        entry: &Entry<'_>,
+        form: RequestForm,
+        is_shown: impl Fn(u64) -> bool,
+    ) -> Option<String> {
+        let text = form.text(entry).filter(|text| text != entry.text());
+        match self.antecedent_of(entry.seq(), is_shown) {
+            Some(antecedent) => Some(antecedent.append_to(text.as_deref().unwrap_or(entry.text()))),
+            None => text,
         }
     }
 
@@ -214,7 +298,7 @@ impl RequestList {
     pub fn choose_before(
         &self,
         end: u64,
-        room_tokens: u64,
+        room: RequestRoom,
         is_shown: impl Fn(u64) -> bool,
     ) -> BTreeMap<u64, RequestForm> {
         let older = self.requests.partition_point(|request| request.seq < end);
@@ -223,12 +307,15 @@ impl RequestList {
             is_repeated: self.wordings.is_repeated(at),
             ..*request
         });
-        choose_requests(newest_first, room_tokens, is_shown)
+        choose_requests(newest_first, room, is_shown)
     }
 
     /// Memory use in bytes.
     pub fn size_bytes(&self) -> usize {
-        self.requests.capacity() * size_of::<SizedRequest>() + self.wordings.size_bytes()
+        let antecedents = self.antecedents.values();
+        self.requests.capacity() * size_of::<SizedRequest>()
+            + self.wordings.size_bytes()
+            + antecedents.map(|antecedent| antecedent.size_bytes()).sum::<usize>()
     }
 }
 
@@ -251,7 +338,8 @@ mod tests {
     }
 
     fn choose(newest_first: &[SizedRequest], room_tokens: u64) -> BTreeMap<u64, RequestForm> {
-        choose_requests(newest_first.iter().copied(), room_tokens, |_| false)
+        let room = RequestRoom { tokens: room_tokens, long_tokens: 0, may_shorten: true };
+        choose_requests(newest_first.iter().copied(), room, |_| false)
     }
 
     #[test]

@@ -14,6 +14,7 @@
 mod request_texts;
 mod stored_cut;
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use ctxhost_engine_api::transcript::tokens;
@@ -23,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use crate::cursor::TranscriptCursor;
 use crate::cuts::trailing_frame;
 use crate::live_round::LiveRoundCuts;
-use crate::requests::{RequestForm, RequestList};
+use crate::requests::{LONG_SLACK_PART, RequestForm, RequestList, RequestRoom};
 use crate::settings::share_of;
 
 use request_texts::RequestTexts;
@@ -103,12 +104,16 @@ impl WindowCut {
         self.seq
     }
 
-    /// The requests that are not shown whole.
-    fn forms(&self) -> impl Iterator<Item = (u64, RequestForm)> {
+    /// The requests before it with their forms.
+    fn forms(&self) -> BTreeMap<u64, RequestForm> {
+        let whole = self.requests.iter().map(|seq| (*seq, RequestForm::Whole));
         let texts = self.text_only.iter().map(|seq| (*seq, RequestForm::Text));
         let shortened =
             self.shortened.iter().map(|(seq, tokens)| (*seq, RequestForm::Short(*tokens)));
-        texts.chain(shortened)
+        let mut forms: BTreeMap<u64, RequestForm> = whole.chain(texts).chain(shortened).collect();
+        // The question of the turn that is cut is shown whole, and so are those that are now behind the cut.
+        forms.retain(|seq, _| self.lead != Some(*seq) && *seq < self.seq);
+        forms
     }
 }
 
@@ -148,7 +153,7 @@ impl SlidingWindow {
             if entry.is_user_message() {
                 self.newest_user = Some(entry.seq());
             }
-            self.requests.read_entry(&entry);
+            self.requests.read_entry(transcript, &entry);
         }
     }
 
@@ -161,10 +166,7 @@ impl SlidingWindow {
         tokens: &impl Fn(Range<u64>) -> u64,
     ) -> Option<EntrySelection> {
         let selection = match self.valid_cut(transcript, budget_tokens, rule) {
-            Some(cut) => self
-                .selection(transcript, cut.seq, cut.lead, &cut.requests)
-                .with_cuts(cut.cuts.clone())
-                .with_texts(RequestTexts::new(transcript, cut.forms())),
+            Some(cut) => self.selection_of(transcript, cut),
             None => self.selection(transcript, 0, None, &[]),
         };
         (selection.tokens(rule, tokens) <= budget_tokens).then_some(selection)
@@ -203,29 +205,34 @@ impl SlidingWindow {
     ) -> EntrySelection {
         let room_tokens = budget_tokens.saturating_sub(rule.note_tokens(transcript.len() as u64));
         let always_tokens: u64 = self.protected.iter().map(|&seq| tokens(seq..seq + 1)).sum();
-        let lead_tokens = self.newest_user.filter(|seq| !self.protected.contains(seq));
-        let lead_tokens = lead_tokens.map_or(0, |seq| tokens(seq..seq + 1));
+        let lead_tokens = self.lead_tokens(self.newest_user, tokens);
         let cuts =
             LiveRoundCuts::fit(transcript, always_tokens + lead_tokens, budget_tokens, |entry| {
                 entry.tokens()
             });
         let tokens =
             &|range: Range<u64>| tokens(range.clone()).saturating_sub(cuts.saved_tokens(range));
-        let free_tokens = rule.target_tokens(room_tokens).saturating_sub(always_tokens);
+        // A note is known only with the place of the cut.
+        let most_tokens = room_tokens.saturating_sub(self.requests.most_note_tokens());
+        let free_tokens =
+            rule.target_tokens(room_tokens).min(most_tokens).saturating_sub(always_tokens);
         let request_tokens = share_of(budget_tokens, rule.request_share).min(free_tokens / 2);
         let tail = tail_within(transcript, free_tokens - request_tokens, tokens);
         // The share for requests is reserved first; what they do not use is added to the tail.
         let is_protected = |seq| self.protected.contains(&seq);
-        let mut chosen = self.requests.choose_before(tail, request_tokens, is_protected);
-        let requests: Vec<u64> = chosen.keys().copied().collect();
-        chosen.retain(|_, form| *form != RequestForm::Whole);
-        let texts = RequestTexts::new(transcript, chosen.clone());
-        let size = |&seq: &u64| {
-            let range = seq..seq + 1;
-            tokens(range.clone()).saturating_sub(texts.saved_tokens(range))
+        let room = RequestRoom {
+            tokens: request_tokens,
+            long_tokens: (most_tokens - rule.target_tokens(room_tokens).min(most_tokens))
+                / LONG_SLACK_PART,
+            may_shorten: true,
         };
+        let chosen = self.requests.choose_before(tail, room, is_protected);
+        let requests: Vec<u64> = chosen.keys().copied().collect();
+        let texts = RequestTexts::new(transcript, &self.requests, chosen.clone(), is_protected);
+        let size = |&seq: &u64| texts.shown_tokens(seq..seq + 1, tokens(seq..seq + 1));
         let spent_tokens: u64 = requests.iter().map(size).sum();
-        let target_tokens = free_tokens - spent_tokens;
+        // Long requests take a part of the slack.
+        let target_tokens = free_tokens - spent_tokens.min(request_tokens);
         let from = tail_within(transcript, target_tokens, tokens);
         let turn = self.turn_from(transcript, from);
         let whole = turn.or_else(|| {
@@ -241,26 +248,34 @@ impl SlidingWindow {
                 .unwrap_or((seq, None)),
             None => (self.frame_from(transcript, target_tokens, tokens), self.newest_user),
         };
-        // The question of the turn that is cut is shown whole, and so are those that are now behind the cut.
-        chosen.retain(|request, _| lead != Some(*request) && *request < seq);
-        let selection = self.selection(transcript, seq, lead, &requests).with_cuts(cuts.clone());
-        let selection = selection.with_texts(RequestTexts::new(transcript, chosen.clone()));
         let is_text =
             |(seq, form): (&u64, &RequestForm)| (*form == RequestForm::Text).then_some(*seq);
         let is_short = |(seq, form): (&u64, &RequestForm)| match form {
             RequestForm::Short(tokens) => Some((*seq, *tokens)),
             _ => None,
         };
-        self.cut = (seq > 0 || !cuts.is_empty()).then_some(WindowCut {
+        let cut = WindowCut {
             seq,
-            requests,
             text_only: chosen.iter().filter_map(is_text).collect(),
             shortened: chosen.iter().filter_map(is_short).collect(),
+            requests,
             lead,
             budget_tokens,
             cuts,
-        });
+        };
+        let selection = self.selection_of(transcript, &cut);
+        self.cut = (seq > 0 || !cut.cuts.is_empty()).then_some(cut);
         selection
+    }
+
+    /// The entries that a cut keeps.
+    fn selection_of(&self, transcript: &Transcript, cut: &WindowCut) -> EntrySelection {
+        let is_shown = |seq| seq >= cut.seq || self.protected.contains(&seq);
+        let noted = cut.lead.into_iter().chain(self.requests.refer_before(cut.seq));
+        let texts = RequestTexts::new(transcript, &self.requests, cut.forms(), is_shown)
+            .with_notes(&self.requests, noted, is_shown);
+        let selection = self.selection(transcript, cut.seq, cut.lead, &cut.requests);
+        EntrySelection { cuts: cut.cuts.clone(), texts, ..selection }
     }
 
     /// The first turn that begins at or after `from`, or the newest turn.
@@ -285,8 +300,7 @@ impl SlidingWindow {
             return None;
         }
         let lead = self.requests.newest_before(turn);
-        let unprotected = lead.filter(|seq| !self.protected.contains(seq));
-        let lead_tokens = unprotected.map_or(0, |seq| tokens(seq..seq + 1));
+        let lead_tokens = self.lead_tokens(lead, tokens);
         // A question that is a large paste would leave no room for the work on it.
         let lead = lead.filter(|_| lead_tokens <= target_tokens / 4);
         let room_tokens = target_tokens.saturating_sub(lead.map_or(0, |_| lead_tokens));
@@ -301,10 +315,20 @@ impl SlidingWindow {
         target_tokens: u64,
         tokens: &impl Fn(Range<u64>) -> u64,
     ) -> u64 {
-        let lead = self.newest_user.filter(|seq| !self.protected.contains(seq));
-        let lead_tokens = lead.map_or(0, |seq| tokens(seq..seq + 1));
+        let lead_tokens = self.lead_tokens(self.newest_user, tokens);
         let from = tail_within(transcript, target_tokens.saturating_sub(lead_tokens), tokens);
         from.min(trailing_frame(transcript))
+    }
+
+    /// Size of the question before a cut inside its turn, with what it refers to, in tokens.
+    fn lead_tokens(&self, lead: Option<u64>, tokens: &impl Fn(Range<u64>) -> u64) -> u64 {
+        let is_protected = |seq| self.protected.contains(&seq);
+        let note_tokens = |seq| {
+            let antecedent = self.requests.antecedent_of(seq, is_protected);
+            antecedent.map_or(0, |antecedent| tokens::estimate(&antecedent.note()))
+        };
+        let entry_tokens = |seq| if is_protected(seq) { 0 } else { tokens(seq..seq + 1) };
+        lead.map_or(0, |seq| entry_tokens(seq) + note_tokens(seq))
     }
 
     fn selection(
@@ -347,14 +371,6 @@ pub struct EntrySelection {
 }
 
 impl EntrySelection {
-    fn with_texts(self, texts: RequestTexts) -> EntrySelection {
-        EntrySelection { texts, ..self }
-    }
-
-    fn with_cuts(self, cuts: LiveRoundCuts) -> EntrySelection {
-        EntrySelection { cuts, ..self }
-    }
-
     /// The kept ranges in order; the last one reaches the end.
     pub fn kept_ranges(&self) -> &[Range<u64>] {
         &self.kept
@@ -374,9 +390,9 @@ impl EntrySelection {
     /// Size in tokens, including the note.
     pub fn tokens(&self, rule: &SlidingRule, tokens: &impl Fn(Range<u64>) -> u64) -> u64 {
         let cost = |range: &Range<u64>| {
-            let saved_tokens =
-                self.cuts.saved_tokens(range.clone()) + self.texts.saved_tokens(range.clone());
-            tokens(range.clone()).saturating_sub(saved_tokens)
+            let cut_tokens =
+                tokens(range.clone()).saturating_sub(self.cuts.saved_tokens(range.clone()));
+            self.texts.shown_tokens(range.clone(), cut_tokens)
         };
         let kept: u64 = self.kept.iter().map(cost).sum();
         kept.saturating_add(rule.note_tokens(self.entries_left_out()))

@@ -90,7 +90,8 @@ impl RecallSession {
     ) -> Plan {
         let body =
             if layout.head.is_empty() { EMPTY_SUMMARY.to_owned() } else { layout.head.clone() };
-        let parts: Vec<&str> = [body.as_str(), layout.excerpt.as_str()]
+        let requests = layout.take_antecedents(transcript);
+        let parts: Vec<&str> = [requests.as_str(), body.as_str(), layout.excerpt.as_str()]
             .into_iter()
             .filter(|part| !part.is_empty())
             .collect();

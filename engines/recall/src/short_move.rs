@@ -37,6 +37,7 @@ impl RecallSession {
             kept: last.kept.clone(),
             head: last.head.clone(),
             excerpt: last.excerpt.clone(),
+            antecedents: last.antecedents.clone(),
             short_moves: last.short_moves + 1,
             ..RequestLayout::default()
         };

@@ -3,6 +3,7 @@
 use ctxhost_engine_api::transcript::tokens::{self, CHARS_PER_TOKEN};
 use ctxhost_engine_api::{EntryKind, Transcript};
 use ctxhost_engine_kit::redact::redact;
+use ctxhost_engine_kit::requests::RequestRoom;
 use ctxhost_engine_kit::retrieval::{RankedSlice, RequestLayout, SliceFinder};
 use ctxhost_engine_kit::settings::share_of;
 
@@ -131,9 +132,11 @@ impl RecallSession {
         layout: &mut RequestLayout,
     ) -> u64 {
         let kept_tokens = self.index.request_tokens(transcript, layout);
-        let room_tokens = split.request_tokens.saturating_sub(kept_tokens);
+        let tokens = split.request_tokens.saturating_sub(kept_tokens);
+        let may_shorten = self.index.uses_tools(transcript);
+        let room = RequestRoom { tokens, long_tokens: 0, may_shorten };
         let has_replaced_rule = |seq| self.rules.replaced_texts_of(seq).next().is_some();
-        kept_tokens + self.index.place_requests(transcript, room_tokens, has_replaced_rule, layout)
+        kept_tokens + self.index.place_requests(transcript, room, has_replaced_rule, layout)
     }
 
     /// Places the newest entries that fit, and earlier summaries without replaced rules.

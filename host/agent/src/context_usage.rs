@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ctxhost_engine_api::transcript::tokens::{IMAGE_TOKENS, weighted_chars};
+use ctxhost_engine_api::transcript::tokens::{IMAGE_TOKENS, thinking_chars, weighted_chars};
 use ctxhost_engine_api::{ContentBlock, Entry, EntryKind, Flags, Role, Transcript};
 use serde::Serialize;
 
@@ -111,7 +111,9 @@ fn parts_of(entry: &Entry<'_>) -> Vec<(UsageCategory, u64)> {
         (0, vec![(main, 0), (UsageCategory::Thinking, 0), (UsageCategory::ToolCalls, 0)]);
     for block in &entry.message().blocks {
         let (at, chars) = match block {
-            ContentBlock::Thinking { text, .. } => (1, weighted_chars(text)),
+            ContentBlock::Thinking { text, signature } => {
+                (1, thinking_chars(text, signature.as_deref()))
+            }
             ContentBlock::ToolCall(call) => {
                 (2, weighted_chars(&call.name) + weighted_chars(&call.arguments))
             }

@@ -54,7 +54,7 @@ pub use engine_manager::EngineChange;
 pub use engine_options::EngineOptions;
 pub use error::TurnError;
 pub use event_bus::EventListener;
-pub use offline::{OfflineOptions, compact_session};
+pub use offline::{OfflineOptions, compact_session, preview_session};
 pub use open_context::{open_context, slot_engines};
 pub use reload::ReloadError;
 pub use runtime::builder::{BuildError, RuntimeBuilder};

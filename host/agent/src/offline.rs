@@ -1,4 +1,4 @@
-//! Runs on a session file without a conversation: replays and manual compactions.
+//! Runs on a session file without a conversation: replays, manual compactions and previews.
 
 use std::sync::Arc;
 
@@ -6,7 +6,9 @@ use futures_util::future::LocalBoxFuture;
 
 use super::engine_options::EngineOptions;
 use ctxhost_config::Config;
-use ctxhost_context::{CompactionOutcome, Context, ContextError, ContextSettings, Target};
+use ctxhost_context::{
+    CompactionOutcome, Context, ContextError, ContextSettings, PromptPreview, Target,
+};
 use ctxhost_engine::{EngineSpec, HostClock};
 use ctxhost_engine_api::Trigger;
 use ctxhost_session::Session;
@@ -77,5 +79,24 @@ pub fn compact_session<'a>(
         let mut context = options.open(session, engines, clock)?;
         let target = Target { trigger: Trigger::Manual, ..options.target.clone() };
         context.compact(&target, focus).await
+    })
+}
+
+/// What the next request of a session would be. `now_ms` as in [`compact_session`].
+///
+/// # Errors
+///
+/// [`ContextError::Slot`] if the engine cannot be opened or fails.
+pub fn preview_session<'a>(
+    session: Session,
+    engines: &'a (impl AsRef<[EngineSpec]> + ?Sized),
+    options: &'a OfflineOptions,
+    now_ms: i64,
+) -> LocalBoxFuture<'a, Result<PromptPreview, ContextError>> {
+    let engines = engines.as_ref();
+    Box::pin(async move {
+        let clock = HostClock::recorded();
+        clock.set(now_ms);
+        options.open(session, engines, clock)?.preview(&options.target).await
     })
 }

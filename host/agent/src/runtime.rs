@@ -23,7 +23,7 @@ pub(crate) mod slot_status;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ctxhost_engine_api::{Transcript, Trigger};
+use ctxhost_engine_api::Trigger;
 use futures_util::future::BoxFuture;
 use tokio::sync::broadcast;
 
@@ -34,7 +34,7 @@ use crate::session_cell::SessionId;
 use crate::state::RuntimeState;
 use crate::turn::TurnReply;
 use crate::turn::agent_turn::AgentTurn;
-use ctxhost_context::CompactionOutcome;
+use ctxhost_context::{CompactionOutcome, CompactionPolicy, PromptPreview};
 use ctxhost_dialects::ChatBlock;
 use ctxhost_engine::{OnEngineError, QuarantineRecord};
 use ctxhost_history::{HistoryError, UndoReport};
@@ -48,16 +48,12 @@ pub struct Runtime {
 /// How full a session's window is.
 #[derive(Clone, Debug)]
 pub struct WindowOccupancy {
-    /// The live transcript, from which the next request is made.
-    pub view: Transcript,
-    /// The budget of the conversation, in estimated tokens.
-    pub budget_tokens: u64,
+    /// What the next request would be.
+    pub preview: PromptPreview,
+    /// When the host may compact for it.
+    pub compaction: CompactionPolicy,
     /// The window, in provider tokens.
     pub window_tokens: u64,
-    /// Reserved for the answer, in provider tokens.
-    pub reserve_tokens: u64,
-    /// The engine that would shape the next request.
-    pub engine: String,
     /// The model that would receive it, as `provider/id`.
     pub model: String,
 }
@@ -170,14 +166,11 @@ impl Runtime {
             let mut turn = AgentTurn::new(self.lock_session(session).await?)?;
             let (target, _) = turn.target(Trigger::Threshold).await;
             let context = &mut turn.guard.active_mut().context;
-            let budget = context.budget(&target);
             Ok(WindowOccupancy {
-                budget_tokens: budget.tokens,
-                reserve_tokens: budget.reserve_tokens,
+                preview: context.preview(&target).await?,
                 window_tokens: context.window_tokens(&target),
-                engine: context.engine().serving_info().id,
+                compaction: target.compaction,
                 model: target.model.to_string(),
-                view: context.view(),
             })
         })
     }

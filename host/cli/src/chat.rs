@@ -64,9 +64,9 @@ impl ChatArgs {
         let threads = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         threads.block_on(async {
             let store = store::open(&config.store, &sessions_root())?;
-            let session = self.session(&config, &*store, &cwd)?;
-            let runtime = self.runtime(&config, store, &cwd).await?;
-            let session = runtime.adopt_session(session)?;
+            // Before the session: a chat that cannot start leaves no empty one for --continue.
+            let runtime = self.runtime(&config, store.clone(), &cwd).await?;
+            let session = runtime.adopt_session(self.session(&config, &*store, &cwd)?)?;
             let held = runtime.quarantine().map(|held| held.reason);
             if let Some(reason) = &held {
                 output.note(&format!("using engine {}: {reason}", runtime.engine()));

@@ -131,9 +131,43 @@ fn check(settings: &Settings, output: &mut Output) -> Result<ExitCode, CliError>
     let (usable, failures): (Vec<_>, Vec<_>) = in_use.chain(beside).partition(Result::is_ok);
     text.extend(usable.into_iter().flatten());
     output.print(&text)?;
-    match failures.into_iter().filter_map(Result::err).reduce(CliError::with) {
+    note_unset_variables(settings, output);
+    let failures = failures.into_iter().filter_map(Result::err);
+    match failures.chain(unknown_providers(settings)).reduce(CliError::with) {
         Some(failure) => Err(failure),
         None => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// Models of the agent whose provider no table describes. No error of the file: a program that embeds the agent may
+/// bring the provider.
+fn unknown_providers(settings: &Settings) -> Vec<CliError> {
+    let model = settings.agent.model.iter().map(|model| ("agent.model".to_owned(), model));
+    let fallbacks = settings.agent.fallbacks.iter().enumerate();
+    let fallbacks = fallbacks.map(|(at, model)| (format!("agent.fallbacks.{at}"), model));
+    let unknown = model.chain(fallbacks).filter_map(|(key, model)| {
+        let (provider, _) = model.split_once('/')?;
+        if settings.provider(provider).is_some() {
+            return None;
+        }
+        let message = format!("no provider {provider:?} is configured for the model {model}");
+        let error = CliError::user(message).hint(format!("add a table [providers.{provider}]"));
+        Some(match engine_open::setting_location(settings, &key) {
+            Some(location) => error.hint(format!("see {location}")),
+            None => error,
+        })
+    });
+    unknown.collect()
+}
+
+/// Notes variables that MCP servers need. No error: they may be set where the config is used.
+fn note_unset_variables(settings: &Settings, output: &mut Output) {
+    for (name, server) in &settings.mcp {
+        for (key, variable) in server.unset_variables() {
+            output.note(&format!(
+                "mcp.{name}: {key} needs the variable {variable}, which is not set here; without it the server is not used"
+            ));
+        }
     }
 }
 

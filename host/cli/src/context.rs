@@ -8,16 +8,17 @@ use serde_json::json;
 use super::agent_folders::{open_session, resolve_session};
 use super::error::CliError;
 use super::output::Output;
-use super::render::context_usage::{self, WindowBudget};
+use super::render::context_usage::{self, NextRequest};
 use super::render::format::group_digits;
 use super::run_setup;
 use super::window::parse_tokens;
 use ctxhost_agent::context_usage::ContextUsage;
 use ctxhost_agent::replay::report::ReplayWindow;
+use ctxhost_context::{CompactionPolicy, PromptPreview};
 
 /// Show what fills the context window of a session.
 ///
-/// Also shows what could be freed, and when the next compaction is due.
+/// Also shows what could be freed, and what becomes of the next request.
 #[derive(Debug, clap::Args)]
 pub(super) struct ContextArgs {
     /// Session or recording of another agent: a file, or an id that `ctxhost doctor` prints.
@@ -41,20 +42,25 @@ impl ContextArgs {
         let recorded = open_session(&path, output)?;
         let (session, recorded_tokens) = (recorded.session, recorded.window_tokens);
         let model = session.model();
-        let facts = run_setup::model_window(&config, model.as_ref(), self.window, recorded_tokens);
-        let usage = ContextUsage::from_transcript(&session.live(0).snapshot());
-        if self.json {
-            return print_json(&usage, &facts, output);
+        let window = run_setup::model_window(&config, model.as_ref(), self.window, recorded_tokens);
+        let (preview, error) = run_setup::preview(&config, session, &window);
+        if let Some(error) = error {
+            output.note(&format!("the next request fails: {}", error.into_message()));
         }
-        let ReplayWindow { window_tokens, source, reserve_tokens, budget_tokens } = facts;
+        let usage = ContextUsage::from_transcript(&preview.view);
+        if self.json {
+            return print_json(&usage, &window, &preview, output);
+        }
         let head = format!(
-            "{} · window {} ({source}) · engine {}\n\n",
+            "{} · window {} ({}) · engine {}\n\n",
             self.session.display(),
-            group_digits(window_tokens),
+            group_digits(window.window_tokens),
+            window.source,
             config.slot().engine
         );
-        let window = WindowBudget { window_tokens, reserve_tokens, budget_tokens };
-        output.print(&(head + &context_usage::render(&usage, window, output.style())))?;
+        let compaction = CompactionPolicy::for_request(&config.compaction, false);
+        let next = NextRequest::new(&preview, compaction, window.window_tokens);
+        output.print(&(head + &context_usage::render(&usage, next, output.style())))?;
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -62,14 +68,20 @@ impl ContextArgs {
 fn print_json(
     usage: &ContextUsage,
     window: &ReplayWindow,
+    preview: &PromptPreview,
     output: &mut Output,
 ) -> Result<ExitCode, CliError> {
-    let budget_tokens = window.budget_tokens;
+    let budget_tokens = preview.budget.tokens;
     let figures = json!({
         "window": window,
         "usage": usage,
-        "free_tokens": budget_tokens.saturating_sub(usage.tokens),
-        "turns_until_compaction": usage.turns_left(budget_tokens),
+        "next_request": {
+            "engine": preview.engine,
+            "tokens": preview.tokens,
+            "needs_compaction": preview.needs_compaction,
+        },
+        "free_tokens": budget_tokens.saturating_sub(preview.tokens),
+        "turns_until_full": usage.turns_left(budget_tokens),
     });
     output.print_json(&figures)?;
     Ok(ExitCode::SUCCESS)

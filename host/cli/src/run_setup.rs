@@ -3,19 +3,20 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use super::clock::now_ms;
 use super::config::{find_config_file, relative_to_cwd};
 use super::engine_open::{self, open_error};
 use super::error::CliError;
 use super::locked;
 use super::output::Output;
 use super::render::format::group_digits;
-use ctxhost_agent::OfflineOptions;
 use ctxhost_agent::engine_options::{embedder, summariser};
 use ctxhost_agent::engine_registry::EngineRegistry;
 use ctxhost_agent::replay::report::ReplayWindow;
 use ctxhost_agent::workspace::WorkspaceRules;
+use ctxhost_agent::{OfflineOptions, preview_session};
 use ctxhost_config::{Config, WindowHints};
-use ctxhost_context::{Budget, ContextError, Target};
+use ctxhost_context::{Budget, CompactionPolicy, ContextError, LiveSession, PromptPreview, Target};
 use ctxhost_engine::{EngineSpec, SlotError};
 use ctxhost_models::ModelName;
 use ctxhost_provider::{Completer, ConnectError, Embedder, EmbedderError};
@@ -65,6 +66,51 @@ pub(super) fn model_window(
     let overhead = config.budget.overhead_tokens;
     let (reserve_tokens, budget_tokens) = config.budget.budget(window_tokens, overhead);
     ReplayWindow { window_tokens, source, reserve_tokens, budget_tokens }
+}
+
+/// What the next request of a session would be, for a model with this window. Nothing is sent and nothing recorded. If the
+/// engine fails, it is the whole history, with the error.
+pub(super) fn preview(
+    config: &Config,
+    session: Session,
+    window: &ReplayWindow,
+) -> (PromptPreview, Option<CliError>) {
+    let name = config.slot().engine;
+    let (provider, id) = session.model().unwrap_or_default();
+    // Compactions for a much smaller window do not count.
+    let mut live = LiveSession::new(session);
+    live.show_history_for(Some(window.window_tokens));
+    let budget = Budget {
+        tokens: window.budget_tokens,
+        reserve_tokens: window.reserve_tokens,
+        spare_tokens: 0,
+    };
+    let history = PromptPreview::of_history(live.view(), name.clone(), budget);
+    // Most sessions fit, and then no engine has to be opened.
+    if !history.needs_compaction {
+        return (history, None);
+    }
+    let target = Target {
+        model: ModelName::new(provider, id),
+        window_tokens: window.window_tokens,
+        overhead_tokens: config.budget.overhead_tokens,
+        compaction: CompactionPolicy::for_request(&config.compaction, false),
+        ..Target::default()
+    };
+    let shaped = || {
+        let registry = EngineRegistry::load(config);
+        let specs = registry.chain(config, &name);
+        let specs = specs.map_err(|error| engine_open::registry_error(config, &name, error))?;
+        // Without a model for summaries: a preview costs nothing.
+        let options = OfflineOptions::new(config, registry.legacy(config), target);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let preview = preview_session(live.into_session(), &specs, &options, now_ms());
+        runtime.block_on(preview).map_err(|error| run_error(config, &name, window, error))
+    };
+    match shaped() {
+        Ok(preview) => (preview, None),
+        Err(error) => (history, Some(error)),
+    }
 }
 
 /// Passes the workspace rules of the session to the engines and the fallback engine, and prints a

@@ -38,7 +38,11 @@ pub(super) struct StatuslineArgs {
 struct SessionStatus {
     engine: String,
     session: Option<PathBuf>,
+    /// Of the next request, or of the history if a compaction comes first.
     tokens: u64,
+    history_tokens: u64,
+    /// Whether a compaction comes before the next request.
+    needs_compaction: bool,
     budget_tokens: u64,
     window_tokens: u64,
     percent: u64,
@@ -73,20 +77,27 @@ impl StatuslineArgs {
         let session = session.map(|recorded| recorded.session);
         let model = session.as_ref().and_then(Session::model);
         let window = run_setup::model_window(config, model.as_ref(), self.window, recorded_tokens);
-        let tokens = session.as_ref().map_or(0, |session| session.live(0).total_tokens());
         let branch = session.as_ref().map(Session::branch).unwrap_or_default();
         let compacted: Vec<RecordedCompaction> =
             branch.into_iter().filter_map(Record::compaction).collect();
+        let (compactions, retention) =
+            (compacted.len() as u64, compacted.last().and_then(retention_of));
+        // A status bar has no place for the error of an engine.
+        let next = session.map(|session| run_setup::preview(config, session, &window).0);
+        let tokens = next.as_ref().map_or(0, |next| next.tokens);
+        let budget_tokens = next.as_ref().map_or(window.budget_tokens, |next| next.budget.tokens);
         Ok(SessionStatus {
             engine: config.slot().engine,
             session: path,
             tokens,
-            budget_tokens: window.budget_tokens,
+            history_tokens: next.as_ref().map_or(0, |next| next.view.total_tokens()),
+            needs_compaction: next.is_some_and(|next| next.needs_compaction),
+            budget_tokens,
             window_tokens: window.window_tokens,
             // Of the budget, not of the window: a compaction starts at the budget.
-            percent: tokens * 100 / window.budget_tokens.max(1),
-            compactions: compacted.len() as u64,
-            retention: compacted.last().and_then(retention_of),
+            percent: tokens * 100 / budget_tokens.max(1),
+            compactions,
+            retention,
         })
     }
 }
@@ -108,6 +119,11 @@ impl SessionStatus {
             ),
             format_count(self.compactions, "compaction"),
         ];
+        if self.needs_compaction {
+            parts.push("compacted before the next request".into());
+        } else if self.history_tokens > self.tokens {
+            parts.push(format!("from {} tokens of history", group_digits(self.history_tokens)));
+        }
         let kept = self.retention.as_ref().map(retention::format_mean);
         parts.extend(kept.map(|share| format!("retention of the last compaction {share}")));
         parts.join(" · ")

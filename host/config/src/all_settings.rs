@@ -52,11 +52,14 @@ pub(super) fn is_allowed(allowed: SettingKind, value: &TomlValueKind) -> bool {
         (SettingKind::AnyText, TomlValueKind::Text(_)) => true,
         (SettingKind::Text, TomlValueKind::Text(text)) => !text.trim().is_empty(),
         (SettingKind::Url, TomlValueKind::Text(text)) => {
-            text.starts_with("http://") || text.starts_with("https://")
+            let is_allowed = |char: char| !char.is_whitespace() && !"{}<>\"".contains(char);
+            (text.starts_with("http://") || text.starts_with("https://"))
+                && text.chars().all(is_allowed)
         }
         (SettingKind::Digest, TomlValueKind::Text(text)) => {
             text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
         }
+        (SettingKind::Variable, TomlValueKind::Text(text)) => is_variable_name(text),
         (
             SettingKind::List | SettingKind::Keys | SettingKind::Rules,
             TomlValueKind::List { only_text },
@@ -69,6 +72,17 @@ pub(super) fn is_allowed(allowed: SettingKind, value: &TomlValueKind) -> bool {
         ) => allowed.allows_number(*number),
         _ => false,
     }
+}
+
+/// Whether a text is the name of an environment variable, and not a key that was pasted in its place. Many keys have
+/// only letters, digits and underscores too, but names are words.
+fn is_variable_name(text: &str) -> bool {
+    const MIN_KEY_CHARS: usize = 20;
+    let has = |is: fn(&u8) -> bool| text.bytes().any(|byte| is(&byte));
+    let is_word = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    let is_key =
+        text.len() >= MIN_KEY_CHARS && has(u8::is_ascii_lowercase) && has(u8::is_ascii_digit);
+    is_word && !is_key && text.starts_with(|first: char| !first.is_ascii_digit())
 }
 
 /// Quotes names for a sentence: `` `append`, `rewrite` ``.

@@ -11,6 +11,33 @@ use ctxhost_engine_api::transcript::tokens::group_thousands;
 use ctxhost_store::StoreKind;
 use ctxhost_trust::TrustedKeys;
 
+/// The file for messages, which show its lines: without what stands where the name of a variable should be, as that
+/// may be a key.
+pub(super) fn hide_keys(origin: ConfigSource) -> ConfigSource {
+    let is_wrong = |span: &&KeySpan| {
+        matches!(all_settings::classify_path(&span.path), PathKind::Setting(setting)
+            if matches!(setting.kind, SettingKind::Variable) && !is_allowed(setting.kind, &span.value))
+    };
+    let mut hidden: Option<String> = None;
+    for span in origin.spans.iter().filter(is_wrong) {
+        let text = hidden.get_or_insert_with(|| origin.text.to_string());
+        let value = origin.text.get(span.value_span.clone()).unwrap_or_default();
+        // As long as it was, and still TOML, so that all positions stay.
+        let stars: String = value
+            .chars()
+            .map(|char| match char {
+                '"' | '\'' | '\n' => char.to_string(),
+                other => "*".repeat(other.len_utf8()),
+            })
+            .collect();
+        text.replace_range(span.value_span.clone(), &stars);
+    }
+    match hidden {
+        Some(text) => ConfigSource { text: text.into(), ..origin },
+        None => origin,
+    }
+}
+
 /// Checks every key and value, in the order of the file. Keys inside an unknown table are not
 /// reported beside it.
 pub(super) fn check_keys(origin: &ConfigSource) -> Vec<ConfigDiagnostic> {

@@ -19,7 +19,7 @@ ctxhost_engine_api::settings! {
         pub model: Option<String> = None, Text;
         /// Environment variable with the key for that url, so that no key is in a file; unset for
         /// local servers.
-        pub api_key_env: Option<String> = None, Text;
+        pub api_key_env: Option<String> = None, Variable;
         /// Limit of one call to that url with its retries: a request waits for it, and the engine
         /// then ranks by words alone.
         pub timeout_ms: u64 = 1_500, Whole(1), "ms";

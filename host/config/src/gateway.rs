@@ -20,7 +20,7 @@ ctxhost_engine_api::settings! {
         pub listen: String = "127.0.0.1:8787".into(), Text;
         /// Environment variable with the token that clients must send; if it is not set, no token is
         /// required.
-        pub token_env: String = "CTXHOST_TOKEN".into(), Text;
+        pub token_env: String = "CTXHOST_TOKEN".into(), Variable;
         /// Certificate chain as one PEM file, the gateway's own first; without it the gateway
         /// serves plain HTTP, which is safe within one machine.
         pub tls_cert: Option<PathBuf> = None, Text;

@@ -14,7 +14,9 @@ use std::path::Path;
 
 use toml_edit::Value;
 
+use super::all_settings::{PathKind, classify_path, is_allowed};
 use super::error::ConfigError;
+use super::spans::{self, KeySpans};
 use ctxhost_engine::EngineTimeouts;
 
 pub use document::{MergeSummary, merge, render};
@@ -135,6 +137,7 @@ pub fn import(agent: SourceAgent, name: &str, text: &str) -> Result<SettingsImpo
     // Otherwise the imported file would be rejected: the cap must not be below compact_ms.
     import.raise_cap();
     import.settings.sort_by_key(|setting| setting.rank);
+    import.skip_invalid();
     Ok(import)
 }
 
@@ -185,6 +188,16 @@ impl SettingsImport {
         self.settings.extend(over.map(|over| ImportedSetting { path, ..over }));
     }
 
+    /// Skips values that our own settings do not allow.
+    fn skip_invalid(&mut self) {
+        for setting in std::mem::take(&mut self.settings) {
+            match refusal(&setting) {
+                Some(reason) => self.skip(setting.from, &reason),
+                None => self.settings.push(setting),
+            }
+        }
+    }
+
     fn skip(&mut self, key: String, reason: &str) {
         let left_out = SkippedSetting { key: one_line(&key), reason: reason.to_owned() };
         // A list of plugins would repeat the same reason for each of its keys.
@@ -192,6 +205,17 @@ impl SettingsImport {
             self.skipped.push(left_out);
         }
     }
+}
+
+/// Why a value is not allowed here; `None` if it is, or if an engine decides.
+fn refusal(imported: &ImportedSetting) -> Option<String> {
+    let PathKind::Setting(setting) = classify_path(&imported.path) else { return None };
+    let spans = KeySpans::parse("", &format!("value = {}", imported.value)).ok()?;
+    let value = &spans.find(&["value"])?.value;
+    (!is_allowed(setting.kind, value)).then(|| {
+        let key = spans::join_path(&imported.path);
+        format!("is {}; {key} must be {}", imported.value, setting.expectation())
+    })
 }
 
 /// A key of the file for a comment of the new one: names of the file may have line ends, behind which anything would be a setting.

@@ -77,6 +77,9 @@ fn values(allowed: SettingKind) -> Value {
         SettingKind::Text => json!({ "type": "string", "pattern": "\\S" }),
         SettingKind::Url => json!({ "type": "string", "pattern": "^https?://" }),
         SettingKind::Digest => json!({ "type": "string", "pattern": "^[0-9A-Fa-f]{64}$" }),
+        SettingKind::Variable => {
+            json!({ "type": "string", "pattern": "^[A-Za-z_][0-9A-Za-z_]*$" })
+        }
         SettingKind::Duration => json!({ "type": ["string", "number"] }),
         SettingKind::List | SettingKind::Keys | SettingKind::Rules => {
             json!({ "type": "array", "items": texts })

@@ -166,6 +166,7 @@ impl Config {
     pub fn parse(name: &str, text: &str) -> Result<Config, ConfigError> {
         let spans = KeySpans::parse(name, text)?;
         let origin = ConfigSource { name: name.to_owned(), text: text.into(), spans };
+        let origin = check::hide_keys(origin);
         // Before serde, whose messages have no suggestion and stop at the first type error.
         let mut errors = check::check_keys(&origin);
         if !errors.is_empty() {

@@ -27,7 +27,7 @@ ctxhost_engine_api::settings! {
         pub model: String, Text;
         /// Environment variable with the key, so that no key is in a file; unset for local servers.
         #[serde(default)]
-        pub api_key_env: Option<String> = None, Text;
+        pub api_key_env: Option<String> = None, Variable;
         /// Limit of one answer; after it the extractive summary is used.
         #[serde(default = "default::timeout_ms")]
         pub timeout_ms: u64 = 60_000, Whole(1), "ms";

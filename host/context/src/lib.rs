@@ -46,7 +46,7 @@ pub use outcome::{CompactionOutcome, CompactionVerdict, FoldedEntry};
 pub use policy::CompactionPolicy;
 pub use precompute::PrecomputeJob;
 pub use prepare::{EMERGENCY_TRIM, emergency_trim_plan};
-pub use prompt::Prompt;
+pub use prompt::{Prompt, PromptPreview};
 pub use sent_request::SentRequest;
 pub use session_directory::SessionDirectory;
 pub use settings::ContextSettings;

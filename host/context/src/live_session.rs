@@ -134,9 +134,14 @@ impl LiveSession {
         &self.session
     }
 
+    /// The session, without its live transcript.
+    pub fn into_session(self) -> Session {
+        self.session
+    }
+
     /// Shows the history that counts for a window: without the newest compactions if they were made for a much smaller one.
     /// `None` for a prompt that has a fixed budget. Returns whether the live transcript is another one now.
-    pub(crate) fn show_history_for(&mut self, window_tokens: Option<u64>) -> bool {
+    pub fn show_history_for(&mut self, window_tokens: Option<u64>) -> bool {
         if self.ignored_for == Some(window_tokens) {
             return false;
         }

@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::error::ContextError;
 use crate::outcome::{CompactionOutcome, CompactionVerdict};
 use crate::policy::CompactionPolicy;
-use crate::prompt::Prompt;
+use crate::prompt::{Prompt, PromptPreview};
 use crate::target::{Budget, Target};
 use ctxhost_engine::{AssembleContext, EngineAnswer, EngineContext, OnRefusal, SlotError};
 use ctxhost_invariants::{
@@ -123,6 +123,36 @@ impl Context {
         let request = PromptRequest { target, model: &model, budget };
         let assembled = self.assemble(request, &view, budget.tokens).await?;
         Ok(assembled.checked.tokens > budget.tokens || assembled.wants_compaction())
+    }
+
+    /// What the next prompt will be. The engine is asked only if the history exceeds the budget. The session is unchanged.
+    ///
+    /// # Errors
+    ///
+    /// [`ContextError::Slot`] of the engine.
+    pub async fn preview(&mut self, target: &Target) -> Result<PromptPreview, ContextError> {
+        let budget = self.budget(target);
+        let view = self.view();
+        if view.total_tokens() <= budget.tokens {
+            let engine = self.engine.serving_info().id;
+            return Ok(PromptPreview::of_history(view, engine, budget));
+        }
+        self.ingest().await?;
+        let model = self.model_ref(target);
+        let request = PromptRequest { target, model: &model, budget };
+        let assembled = self.assemble(request, &view, budget.tokens).await?;
+        // An engine that owns compaction is asked again until it fits.
+        let fits =
+            assembled.checked.tokens <= budget.tokens || self.engine.serving_info().owns_compaction;
+        let is_wanted =
+            target.compaction == CompactionPolicy::WhenWanted && assembled.wants_compaction();
+        Ok(PromptPreview {
+            view,
+            tokens: assembled.checked.tokens,
+            engine: assembled.answer.engine,
+            budget,
+            needs_compaction: !fits || is_wanted,
+        })
     }
 
     /// Whether the next prompt needs a compaction.
@@ -270,9 +300,11 @@ impl Context {
                 kept_tokens = checked.tokens,
                 budget_tokens = budget.tokens,
                 reserve_tokens = budget.reserve_tokens,
+                overhead_tokens = target.overhead_tokens,
                 model = model.id,
                 window_tokens = model.window_tokens,
-                "emergency trim: neither a plan nor a compaction fits the budget; use a larger window, or a smaller system prompt and fewer tools. Later trims of this session are logged at debug level"
+                "emergency trim: neither a plan nor a compaction fits the budget; {}. Later trims of this session are logged at debug level",
+                trim_advice(target, &view, budget.tokens, model.window_tokens)
             );
         }
         // Each later request of a full session would repeat the warning.
@@ -288,6 +320,22 @@ impl Context {
             rejected_plans: progress.rejected_plans,
             took: progress.took,
         })
+    }
+}
+
+/// What helps against emergency trims, by what takes the room.
+fn trim_advice(
+    target: &Target,
+    view: &Transcript,
+    budget_tokens: u64,
+    window_tokens: u64,
+) -> &'static str {
+    if target.overhead_tokens > window_tokens / 2 {
+        "the system prompt and the tools take more than half of the window: use fewer tools, or a model with a larger window"
+    } else if invariants::pinned_tokens(view) > budget_tokens {
+        "the newest messages alone exceed it: send less at once, or use a model with a larger window"
+    } else {
+        "the engine failed (why): use another one, or a model with a larger window"
     }
 }
 

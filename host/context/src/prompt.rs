@@ -5,6 +5,7 @@ use std::time::Duration;
 use ctxhost_engine_api::{PlanItem, PlanNote, Transcript};
 
 use crate::outcome::CompactionOutcome;
+use crate::target::Budget;
 use ctxhost_invariants::EnforcedPlan;
 
 /// A checked plan and how it was made.
@@ -28,6 +29,30 @@ pub struct Prompt {
     pub rejected_plans: u64,
     /// The time inside engines.
     pub took: Duration,
+}
+
+/// What the next prompt will be, unless the host compacts before it.
+#[derive(Clone, Debug)]
+pub struct PromptPreview {
+    /// The transcript that it is made from.
+    pub view: Transcript,
+    /// The engine that makes it.
+    pub engine: String,
+    /// Its size, in estimated tokens.
+    pub tokens: u64,
+    /// Its budget.
+    pub budget: Budget,
+    /// Whether a compaction comes first, because the prompt does not fit or the engine recommends it.
+    pub needs_compaction: bool,
+}
+
+impl PromptPreview {
+    /// The preview of a prompt that has the whole history.
+    pub fn of_history(view: Transcript, engine: String, budget: Budget) -> PromptPreview {
+        let tokens = view.total_tokens();
+        let needs_compaction = tokens > budget.tokens;
+        PromptPreview { view, engine, tokens, budget, needs_compaction }
+    }
 }
 
 impl Prompt {

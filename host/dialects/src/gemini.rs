@@ -11,6 +11,7 @@
 pub(crate) mod errors;
 mod inbound;
 mod request;
+mod signatures;
 mod stream;
 pub(crate) mod usage;
 
@@ -74,6 +75,16 @@ impl Dialect for Gemini {
     fn parse_count(&self, answer: &Value) -> Option<u64> {
         answer.get("totalTokens")?.as_u64()
     }
+}
+
+/// A field in either spelling: the API accepts camel case and snake case.
+fn field<'a>(part: &'a Value, camel: &str, snake: &str) -> Option<&'a Value> {
+    part.get(camel).or_else(|| part.get(snake))
+}
+
+/// The call that a part makes.
+fn call_of(part: &Value) -> Option<&Value> {
+    field(part, "functionCall", "function_call")
 }
 
 /// A model's name as paths write it.

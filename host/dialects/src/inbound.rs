@@ -25,7 +25,7 @@ mod unanswered_calls;
 
 use serde_json::value::RawValue;
 
-pub use dialect::{InboundDialect, StoredOverflow};
+pub use dialect::{InboundDialect, StoredOverflow, TurnItem};
 pub use edits::ItemEdit;
 pub(crate) use edits::{apply_edit, edit_user_parts};
 pub use entries::json_items;

@@ -1,4 +1,4 @@
-//! Finds token counts in answers without decoding them.
+//! Finds token counts and the id of answers without decoding them.
 
 use memchr::memmem::Finder;
 use serde::Deserialize;
@@ -19,20 +19,29 @@ const USAGE_KEY: &str = "\"usage";
 /// The field of Ollama's last line, which has its counts beside all others.
 const OLLAMA_KEY: &str = "\"eval_count\"";
 
-/// Finds the usage objects in a stream.
+/// What an answer reports of itself.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AnswerReport {
+    /// Its token counts.
+    pub usage: Option<TokenUsage>,
+    /// Its id: a provider that stores answers knows it by this id.
+    pub id: Option<String>,
+}
+
+/// Finds the report in a stream.
 #[derive(Debug)]
-pub struct UsageScanner {
+pub struct ReportScanner {
     dialect: DialectName,
     finder: Finder<'static>,
     first: Option<Vec<u8>>,
     last: Vec<u8>,
 }
 
-impl UsageScanner {
+impl ReportScanner {
     /// A scanner for streams of a dialect.
-    pub fn new(dialect: DialectName) -> UsageScanner {
+    pub fn new(dialect: DialectName) -> ReportScanner {
         let key = if dialect == DialectName::Ollama { OLLAMA_KEY } else { USAGE_KEY };
-        UsageScanner { dialect, finder: Finder::new(key), first: None, last: Vec::new() }
+        ReportScanner { dialect, finder: Finder::new(key), first: None, last: Vec::new() }
     }
 
     /// Scans the data of the next event.
@@ -51,32 +60,37 @@ impl UsageScanner {
         }
     }
 
-    /// The token counts of the stream; `None` without any.
-    pub fn usage(&self) -> Option<TokenUsage> {
-        let first = self.first.as_deref()?;
-        read_usages(self.dialect, [first, self.last.as_slice()])
+    /// The report of the stream; empty without token counts.
+    pub fn report(&self) -> AnswerReport {
+        let Some(first) = self.first.as_deref() else { return AnswerReport::default() };
+        read_report(self.dialect, [first, self.last.as_slice()])
     }
 }
 
-/// The token counts of a document or a list of them; `None` without any.
-pub fn read_document_usage(dialect: DialectName, document: &[u8]) -> Option<TokenUsage> {
-    read_usages(dialect, [document])
+/// The report of a document or a list of them.
+pub fn read_document_report(dialect: DialectName, document: &[u8]) -> AnswerReport {
+    read_report(dialect, [document])
 }
 
 /// Merges usage objects in order: the last event of a stream omits counts of the first one.
-fn read_usages<'a>(
+fn read_report<'a>(
     dialect: DialectName,
     texts: impl IntoIterator<Item = &'a [u8]>,
-) -> Option<TokenUsage> {
-    let mut usage = None;
-    let objects = |text| match dialect {
-        DialectName::Ollama => counted_objects(text),
-        _ => usage_objects(text, DEPTH_MAX),
-    };
-    for object in texts.into_iter().flat_map(objects) {
-        read_usage(dialect, &object, usage.get_or_insert_default());
+) -> AnswerReport {
+    let mut report = AnswerReport::default();
+    for text in texts {
+        let fields = report_fields(text, DEPTH_MAX);
+        let usages = match dialect {
+            DialectName::Ollama => counted_objects(text),
+            _ => fields.iter().flat_map(ReportFields::usages).collect(),
+        };
+        for usage in usages {
+            read_usage(dialect, &usage, report.usage.get_or_insert_default());
+        }
+        // The innermost one is the answer's: an event may have an id of its own.
+        report.id = fields.iter().rev().find_map(ReportFields::id).or(report.id);
     }
-    usage
+    report
 }
 
 fn read_usage(dialect: DialectName, object: &Value, usage: &mut TokenUsage) {
@@ -96,9 +110,11 @@ fn is_not_null(sign: &[u8]) -> bool {
     !value.is_some_and(|value| value.starts_with(b"null"))
 }
 
-/// The fields with a usage, in any dialect.
-#[derive(Deserialize)]
-struct UsageFields<'a> {
+/// The fields of an event or a document that are read, in any dialect.
+#[derive(Clone, Copy, Deserialize)]
+struct ReportFields<'a> {
+    #[serde(borrow, default)]
+    id: Option<&'a RawValue>,
     #[serde(borrow, default)]
     usage: Option<&'a RawValue>,
     #[serde(borrow, default, rename = "usageMetadata")]
@@ -109,25 +125,33 @@ struct UsageFields<'a> {
     response: Option<&'a RawValue>,
 }
 
+impl ReportFields<'_> {
+    fn id(&self) -> Option<String> {
+        self.id.and_then(|id| serde_json::from_str(id.get()).ok())
+    }
+
+    fn usages(&self) -> impl Iterator<Item = Value> {
+        let usages = [self.usage, self.usage_metadata].into_iter().flatten();
+        usages.filter_map(|usage| serde_json::from_str(usage.get()).ok()).filter(Value::is_object)
+    }
+}
+
 /// The object in which Ollama has its counts: the last line of a stream, or the whole document.
 fn counted_objects(text: &[u8]) -> Vec<Value> {
     let line: Option<Value> = serde_json::from_slice(text).ok();
     line.into_iter().filter(|line| line.get("eval_count").is_some()).collect()
 }
 
-/// The usage objects of an event, a document, or a list of documents.
-fn usage_objects(text: &[u8], depth: u32) -> Vec<Value> {
+/// The fields of an event, a document, or a list of documents, outer ones first.
+fn report_fields(text: &[u8], depth: u32) -> Vec<ReportFields<'_>> {
     let Some(depth) = depth.checked_sub(1) else { return Vec::new() };
     let text = text.trim_ascii();
     // Gemini's streams without `alt=sse` are lists.
     if let Ok(list) = serde_json::from_slice::<Vec<&RawValue>>(text) {
-        return list.iter().flat_map(|one| usage_objects(one.get().as_bytes(), depth)).collect();
+        return list.iter().flat_map(|one| report_fields(one.get().as_bytes(), depth)).collect();
     }
-    let Ok(fields) = serde_json::from_slice::<UsageFields<'_>>(text) else { return Vec::new() };
-    let own = [fields.usage, fields.usage_metadata].into_iter().flatten();
-    let own =
-        own.filter_map(|usage| serde_json::from_str(usage.get()).ok()).filter(Value::is_object);
+    let Ok(fields) = serde_json::from_slice::<ReportFields<'_>>(text) else { return Vec::new() };
     let inner = [fields.message, fields.response].into_iter().flatten();
-    let inner = inner.flat_map(|inner| usage_objects(inner.get().as_bytes(), depth));
-    own.chain(inner).collect()
+    let inner = inner.flat_map(|inner| report_fields(inner.get().as_bytes(), depth));
+    std::iter::once(fields).chain(inner).collect()
 }

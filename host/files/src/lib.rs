@@ -18,7 +18,9 @@ use std::path::Path;
 
 use ctxhost_platform::files::{LinkPolicy, open_options, special_kind};
 
-pub use lines::{FileLines, LongLine, MAX_LINE_BYTES, MAX_LINES, read_lines, read_open_lines};
+pub use lines::{
+    FileLines, LongLine, MAX_LINE_BYTES, MAX_LINES, read_lines, read_open_lines, read_source_lines,
+};
 pub use replace::{
     FileAccess, FileSystem, OsFileSystem, ReplaceError, STAGING_PREFIX, create_folders,
     replace_file, replace_file_on,

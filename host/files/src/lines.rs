@@ -72,6 +72,20 @@ pub fn read_open_lines(file: &File, length_bytes: u64) -> io::Result<FileLines> 
     Ok(reader.lines)
 }
 
+/// [`read_lines`] for a source of at most `max_bytes` bytes, such as a decompressed file.
+///
+/// # Errors
+///
+/// As [`read_lines`], with `max_bytes` as the limit.
+pub fn read_source_lines(source: impl Read, max_bytes: u64) -> io::Result<FileLines> {
+    let mut reader = LineReader::new(MAX_LINE_BYTES, MAX_LINES);
+    // One byte more shows that there are too many.
+    let mut source = source.take(max_bytes.saturating_add(1));
+    reader.read(&mut source)?;
+    check_length(max_bytes + 1 - source.limit(), max_bytes)?;
+    Ok(reader.lines)
+}
+
 struct LineReader {
     max_line_bytes: usize,
     max_lines: usize,

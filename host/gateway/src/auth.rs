@@ -60,23 +60,28 @@ impl Authenticator {
     pub(super) fn check_caller<B>(&self, request: &Request<B>) -> Result<(), AccessDenied> {
         // A foreign name can resolve to this machine (DNS rebinding), and a page on it would then have the same origin as
         // the gateway. An address cannot be rebound.
-        let host = requested_host(request.uri(), request.headers());
-        let Some(host) = host.filter(|name| self.is_own_host(name)) else {
-            return Err(AccessDenied {
-                status: StatusCode::MISDIRECTED_REQUEST,
-                message:
-                    "unknown host name; use the gateway's address, or add the name to gateway.hosts"
-                        .into(),
-            });
+        let denied = |status, message| Err(AccessDenied { status, message });
+        let Some(host) = requested_host(request.uri(), request.headers()) else {
+            let message = format!("the request has no Host header; send \"Host: {}\"", self.bound);
+            return denied(StatusCode::MISDIRECTED_REQUEST, message);
         };
+        if !self.is_own_host(&host) {
+            let message = format!(
+                "the Host header {} names another host; use {}, or add the name to gateway.hosts",
+                quoted(&host),
+                self.bound
+            );
+            return denied(StatusCode::MISDIRECTED_REQUEST, message);
+        }
         match request.headers().get(ORIGIN) {
             Some(origin)
                 if !self.is_own_origin(origin, &host) && !self.is_allowed_origin(origin) =>
             {
-                Err(AccessDenied {
-                    status: StatusCode::FORBIDDEN,
-                    message: "origin not allowed; add it to gateway.origins".into(),
-                })
+                let origin = quoted(&String::from_utf8_lossy(origin.as_bytes()));
+                let message = format!(
+                    "pages of the origin {origin} may not call the gateway; add it to gateway.origins"
+                );
+                denied(StatusCode::FORBIDDEN, message)
             }
             _ => Ok(()),
         }
@@ -113,7 +118,8 @@ impl Authenticator {
         if is_cross_site && !request.headers().contains_key(ORIGIN) {
             Err(AccessDenied {
                 status: StatusCode::FORBIDDEN,
-                message: "cross-site request blocked; add the page's origin to gateway.origins"
+                message: "a page of another site sent the request without an Origin header; call \
+                          the gateway with fetch(), and add the page's origin to gateway.origins"
                     .into(),
             })
         } else {
@@ -241,6 +247,12 @@ fn requested_host(uri: &Uri, headers: &HeaderMap) -> Option<String> {
     Some(name.to_ascii_lowercase()).filter(|name| !name.is_empty())
 }
 
+/// A value of a client in a message, at most as long as a host name may be.
+fn quoted(value: &str) -> String {
+    const MAX_CHARS: usize = 253;
+    format!("{:?}", value.chars().take(MAX_CHARS).collect::<String>())
+}
+
 /// The host without its port.
 fn host_of(name: &str) -> String {
     let end = match name.rfind(']') {
@@ -288,21 +300,25 @@ mod tests {
         for strange in
             ["evil.example", "localhost.evil.example", "10.0.0.1", "gate.example.evil", ""]
         {
-            let status = check(strange).map_err(|denied| denied.status);
-            assert_eq!(status, Err(StatusCode::MISDIRECTED_REQUEST), "{strange}");
+            let denied = check(strange).unwrap_err();
+            assert_eq!(denied.status, StatusCode::MISDIRECTED_REQUEST, "{strange}");
+            assert!(denied.message.contains(strange), "{}", denied.message);
         }
+        let missing = access(None).check_caller(&request(&[])).unwrap_err().message;
+        assert_eq!(missing, "the request has no Host header; send \"Host: 127.0.0.1:8787\"");
     }
 
     #[test]
     fn pages_of_listed_and_own_origins_are_accepted() {
         let check = |origin: &str| {
             let headers = [("host", "localhost:8787"), ("origin", origin)];
-            access(None).check_caller(&request(&headers)).is_ok()
+            access(None).check_caller(&request(&headers)).map_err(|denied| denied.message)
         };
-        assert!(check("http://localhost:8787"));
-        assert!(check("https://app.example"));
+        assert_eq!(check("http://localhost:8787"), Ok(()));
+        assert_eq!(check("https://app.example"), Ok(()));
         for strange in ["null", "https://evil.example", "http://localhost:1", "localhost:8787"] {
-            assert!(!check(strange), "{strange}");
+            let message = check(strange).unwrap_err();
+            assert!(message.contains(&format!("the origin {strange:?}")), "{message}");
         }
     }
 

@@ -22,7 +22,7 @@ use super::limits;
 use super::model_list;
 use super::peek::{self, DOCUMENT_MAX_BYTES, PeekedResponse};
 use super::proxy::{ClientRequest, Endpoint, InFlightRequest, ProxyAction, UpstreamRequest};
-use super::response_stream::{StreamingBody, UsageReader};
+use super::response_stream::{ReportReader, StreamingBody};
 use super::responses::{
     body_read_failed, error_response, local_response, no_upstream, overloaded, upstream_broke_off,
     upstream_failed, upstream_response, with_context_headers,
@@ -32,7 +32,7 @@ use super::state::GatewayState;
 use super::upstream::{RequestHead, Upstream};
 use ctxhost_dialects::dialect::FrameFormat;
 use ctxhost_dialects::failure::ProviderRefusal;
-use ctxhost_dialects::message::TokenUsage;
+use ctxhost_dialects::usage::AnswerReport;
 use ctxhost_dialects::{DialectName, FailureReason, ProviderError};
 
 /// Handles any request.
@@ -195,7 +195,7 @@ impl ProxyCall<'_> {
         let (rest, idle) = ((!is_complete).then_some(rest), self.upstream.idle_timeout);
         let body = StreamingBody::new(frames, rest, idle, self.permit.take());
         let body = match in_flight.filter(|_| refusal.is_none() && parts.status.is_success()) {
-            Some(in_flight) => self.with_usage(body, in_flight, &parts.headers),
+            Some(in_flight) => self.with_report(body, in_flight, &parts.headers),
             None => body,
         };
         done(upstream_response(parts.status, parts.headers, body))
@@ -251,8 +251,8 @@ impl ProxyCall<'_> {
         is_retryable.then(|| classified.into_error(&self.upstream.name, "", refusal.clone(), None))
     }
 
-    /// Records the usage when the response ends.
-    fn with_usage(
+    /// Records what the response reports when it ends.
+    fn with_report(
         &self,
         body: StreamingBody,
         mut in_flight: InFlightRequest,
@@ -264,15 +264,15 @@ impl ProxyCall<'_> {
         // The response has begun, so there is no retry, and it may take minutes.
         in_flight.drop_bodies();
         let reservation = self.state.body_budget.reservation();
-        let reader = UsageReader::new(self.endpoint.dialect, framing_of(headers), reservation);
+        let reader = ReportReader::new(self.endpoint.dialect, framing_of(headers), reservation);
         let (state, endpoint) = (self.state.clone(), self.endpoint.clone());
-        let at_end = move |usage: Option<TokenUsage>| {
-            if let Some(usage) = &usage {
+        let at_end = move |report: AnswerReport| {
+            if let Some(usage) = &report.usage {
                 state.stats.record_usage(&endpoint, usage);
             }
-            state.proxy.record_answer(in_flight, usage);
+            state.proxy.record_answer(in_flight, report);
         };
-        body.with_usage(reader, Box::new(at_end))
+        body.with_report(reader, Box::new(at_end))
     }
 }
 

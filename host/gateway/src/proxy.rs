@@ -27,6 +27,7 @@ mod request;
 mod retry;
 mod shaping;
 mod signed_summary;
+mod stored_history;
 mod thinking;
 mod working_memory;
 

@@ -1,4 +1,4 @@
-//! Streams a response to the client unchanged, and reads its token usage on the way.
+//! Streams a response to the client unchanged, and reads what it reports of itself on the way.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -9,23 +9,23 @@ use axum::body::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tokio::sync::OwnedSemaphorePermit;
 
+mod report;
 mod upstream_body;
-mod usage;
 
 use upstream_body::{UpstreamBody, UpstreamBodyError, add_to_hint};
 
-pub(super) use usage::UsageReader;
+pub(super) use report::ReportReader;
 
-use ctxhost_dialects::message::TokenUsage;
+use ctxhost_dialects::usage::AnswerReport;
 
-/// Called with the usage when a response is complete.
-pub(super) type EndCallback = Box<dyn FnOnce(Option<TokenUsage>) + Send>;
+/// Called when a response is complete.
+pub(super) type EndCallback = Box<dyn FnOnce(AnswerReport) + Send>;
 
 /// The body of a forwarded response. No frame is changed or delayed.
 pub(super) struct StreamingBody {
     head: VecDeque<Frame<Bytes>>,
     rest: UpstreamBody,
-    reader: Option<(UsageReader, EndCallback)>,
+    reader: Option<(ReportReader, EndCallback)>,
     /// Releases the request's permit when the body is dropped.
     _place: Option<OwnedSemaphorePermit>,
 }
@@ -46,8 +46,12 @@ impl StreamingBody {
         }
     }
 
-    /// Reads the usage, and passes it to `at_end` when the response is complete.
-    pub(super) fn with_usage(mut self, reader: UsageReader, at_end: EndCallback) -> StreamingBody {
+    /// Reads the report, and passes it to `at_end` when the response is complete.
+    pub(super) fn with_report(
+        mut self,
+        reader: ReportReader,
+        at_end: EndCallback,
+    ) -> StreamingBody {
         self.reader = Some((reader, at_end));
         self
     }
@@ -61,7 +65,7 @@ impl StreamingBody {
 
     fn finish(&mut self) {
         if let Some((reader, at_end)) = self.reader.take() {
-            at_end(reader.usage());
+            at_end(reader.report());
         }
     }
 }
@@ -96,7 +100,7 @@ impl Body for StreamingBody {
         }
         match ready!(self.rest.poll(context)) {
             Some(Ok(frame)) => Poll::Ready(Some(Ok(self.observe(frame)))),
-            // An incomplete response has no usable usage.
+            // An incomplete response has no usable report.
             Some(Err(error)) => {
                 self.reader = None;
                 Poll::Ready(Some(Err(error)))

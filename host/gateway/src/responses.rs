@@ -160,7 +160,12 @@ pub(super) fn upstream_failed(
             (StatusCode::GATEWAY_TIMEOUT, message)
         }
         UpstreamError::Unreachable(cause) => {
-            (StatusCode::BAD_GATEWAY, format!("cannot connect to {host}: {cause}"))
+            let (address, setting) = (upstream.address(), upstream.setting());
+            let message = format!(
+                "cannot connect to {address}: {cause}; check that this address is right ({setting}) \
+                 and that the server is reachable"
+            );
+            (StatusCode::BAD_GATEWAY, message)
         }
         UpstreamError::NoKey(cause) => {
             (StatusCode::BAD_GATEWAY, format!("cannot get the API key for {host}: {cause}"))

@@ -41,6 +41,8 @@ pub(super) struct Upstream {
     /// Classifies its errors.
     pub(super) classifier: Arc<Classifier>,
     dialect: DialectName,
+    /// The setting of its address, for messages.
+    setting: String,
     scheme: Scheme,
     authority: String,
     /// The path prefix, without a trailing slash.
@@ -80,13 +82,20 @@ impl Upstreams {
         overrides: &BTreeMap<String, String>,
     ) -> Result<Upstreams, GatewayError> {
         let trusted = tls::trusted()?;
-        let open = |dialect, of: &str| Upstream::open(config, dialect, of, &trusted).map(Arc::new);
+        let open = |dialect, written: ConfiguredUpstream<'_>| {
+            Upstream::open(config, dialect, written, &trusted).map(Arc::new)
+        };
         let mut by_dialect = Vec::new();
         for dialect in DialectName::INBOUND {
-            let written = configured_for(overrides, dialect)
-                .or_else(|| configured_for(&config.gateway.upstreams, dialect));
-            let upstream = open(dialect, written.unwrap_or_default())?;
-            by_dialect.push((dialect, upstream));
+            let given = configured_for(overrides, dialect);
+            let written = given.or_else(|| configured_for(&config.gateway.upstreams, dialect));
+            let key = written.map_or_else(|| default_provider(dialect), |(key, _)| key);
+            let setting = match given {
+                Some(_) => format!("--upstream, or gateway.upstreams.{key}"),
+                None => format!("gateway.upstreams.{key}"),
+            };
+            let value = written.map_or("", |(_, value)| value);
+            by_dialect.push((dialect, open(dialect, ConfiguredUpstream { value, setting })?));
         }
         let mut by_model = Vec::new();
         for (pattern, of) in most_specific_first(&config.gateway.models) {
@@ -96,6 +105,8 @@ impl Upstreams {
             };
             let glob = Glob::new(pattern).map_err(unusable)?.compile_matcher();
             // Only the address matters here: a request keeps its own dialect.
+            let setting = format!("gateway.models.{pattern:?}");
+            let of = ConfiguredUpstream { value: of, setting };
             by_model.push((glob, open(DialectName::OpenAiCompletions, of)?));
         }
         Ok(Upstreams { by_model, by_dialect })
@@ -168,11 +179,15 @@ fn most_specific_first(models: &BTreeMap<String, String>) -> Vec<(&String, &Stri
     all
 }
 
-/// The configured value for a dialect. Both OpenAI dialects have one owner, so each falls back to the other's.
-fn configured_for(written: &BTreeMap<String, String>, dialect: DialectName) -> Option<&str> {
+/// The configured key and value for a dialect. Both OpenAI dialects have one owner, so each falls back to the other's.
+fn configured_for(
+    written: &BTreeMap<String, String>,
+    dialect: DialectName,
+) -> Option<(&str, &str)> {
     let is = |key: &str, dialect: DialectName| DialectName::parse(key) == Some(dialect);
     let of = |dialect: DialectName| {
-        written.iter().find(|(key, _)| is(key, dialect)).map(|(_, value)| value.as_str())
+        let found = written.iter().find(|(key, _)| is(key, dialect));
+        found.map(|(key, value)| (key.as_str(), value.as_str()))
     };
     of(dialect).or_else(|| match dialect {
         DialectName::OpenAiCompletions => of(DialectName::OpenAiResponses),
@@ -181,16 +196,26 @@ fn configured_for(written: &BTreeMap<String, String>, dialect: DialectName) -> O
     })
 }
 
+/// What the config or the command line says of an upstream.
+struct ConfiguredUpstream<'a> {
+    /// A provider or an address; empty if nothing is said.
+    value: &'a str,
+    /// The setting that it comes from.
+    setting: String,
+}
+
 impl Upstream {
     /// Opens a provider of the config, an address, or, without a value, the dialect's owner.
     fn open(
         config: &Config,
         dialect: DialectName,
-        written: &str,
+        ConfiguredUpstream { value: written, setting }: ConfiguredUpstream<'_>,
         trusted: &rustls::ClientConfig,
     ) -> Result<Upstream, GatewayError> {
         let usual = || ProviderSettings::new(dialect);
-        let (name, settings) = match config.provider(written) {
+        let provider = config.provider(written);
+        let setting = provider.map_or(setting, |_| format!("providers.{written}.base_url"));
+        let (name, settings) = match provider {
             Some(settings) => (written, settings.clone()),
             None if written.is_empty() => (default_provider(dialect), usual()),
             None if is_url(written) => (
@@ -225,6 +250,7 @@ impl Upstream {
             idle_timeout: Duration::from_millis(settings.idle_timeout_ms),
             classifier: Classifier::for_phrases(&settings.phrases())?,
             dialect: settings.dialect,
+            setting,
             scheme: base.scheme().cloned().unwrap_or(Scheme::HTTP),
             authority: authority.to_string(),
             prefix: beside.unwrap_or(prefix).to_owned(),
@@ -302,6 +328,16 @@ impl Upstream {
     /// Host and port, for messages.
     pub(super) fn host(&self) -> &str {
         &self.authority
+    }
+
+    /// Its base URL without parameters, which may contain a key, for messages.
+    pub(super) fn address(&self) -> String {
+        format!("{}://{}{}", self.scheme, self.authority, self.prefix)
+    }
+
+    /// The setting of its address, for messages.
+    pub(super) fn setting(&self) -> &str {
+        &self.setting
     }
 
     /// The client's path below the base URL. What the one ends with and the other begins with (`/v1`, `/api/v1`) is not
@@ -397,6 +433,7 @@ mod tests {
     fn opened(written: &str) -> Upstream {
         let trusted = tls::trusted().unwrap();
         let config = Config::default();
+        let written = ConfiguredUpstream { value: written, setting: String::new() };
         Upstream::open(&config, DialectName::OpenAiCompletions, written, &trusted).unwrap()
     }
 
@@ -440,7 +477,8 @@ mod tests {
     #[tokio::test]
     async fn an_error_does_not_show_a_password() {
         let trusted = tls::trusted().unwrap();
-        let written = "http://me:secret@x:1/v1";
+        let value = "http://me:secret@x:1/v1";
+        let written = ConfiguredUpstream { value, setting: String::new() };
         let dialect = DialectName::OpenAiCompletions;
         let error = Upstream::open(&Config::default(), dialect, written, &trusted).unwrap_err();
         let messages = error.to_string();
@@ -450,8 +488,9 @@ mod tests {
     #[test]
     fn one_entry_counts_for_both_dialects_of_openai() {
         let written = BTreeMap::from([("openai".to_owned(), "http://x".to_owned())]);
-        assert_eq!(configured_for(&written, DialectName::OpenAiResponses), Some("http://x"));
-        assert_eq!(configured_for(&written, DialectName::OpenAiCompletions), Some("http://x"));
+        let found = Some(("openai", "http://x"));
+        assert_eq!(configured_for(&written, DialectName::OpenAiResponses), found);
+        assert_eq!(configured_for(&written, DialectName::OpenAiCompletions), found);
         assert_eq!(configured_for(&written, DialectName::AnthropicMessages), None);
     }
 }

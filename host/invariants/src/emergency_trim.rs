@@ -31,7 +31,7 @@ use super::{InvariantSettings, PinReason, budget};
 /// The pinned entries do not fit, even with every text at its minimum.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{content} need {} tokens at the least, but the budget is {}; use a model with a larger window or a smaller reserve", group_thousands(*needed_tokens), group_thousands(*budget_tokens)
+    "{content} need {} tokens at the least, but the budget is {}; use a model with a larger window, or reserve less for the answer (max_tokens of the request, budget.reserve_max_share)", group_thousands(*needed_tokens), group_thousands(*budget_tokens)
 )]
 pub struct EmergencyTrimError {
     /// The pinned entries, counted by reason.

@@ -316,6 +316,7 @@ fn the_emergency_trim_reports_what_cannot_fit() {
     assert_eq!(
         cannot.to_string(),
         "1 pinned entries, the newest user message and a live tool round of 0 calls \
-        need 2 tokens at the least, but the budget is 1; use a model with a larger window or a smaller reserve"
+        need 2 tokens at the least, but the budget is 1; use a model with a larger window, or \
+        reserve less for the answer (max_tokens of the request, budget.reserve_max_share)"
     );
 }

@@ -1,6 +1,6 @@
 //! The interface of a provider.
 
-use ctxhost_engine_api::transcript::tokens;
+use ctxhost_engine_api::transcript::{Message, tokens};
 use futures_util::future::BoxFuture;
 
 use ctxhost_dialects::failure::ProviderError;
@@ -71,8 +71,11 @@ pub trait ProviderClient: Send + Sync + std::fmt::Debug {
 
 /// Estimates the prompt tokens of a request.
 pub(super) fn estimate_tokens(request: &ModelRequest) -> u64 {
-    let blocks = request.messages.iter().flat_map(|message| message.content());
-    let content = serde_json::to_string(&blocks.collect::<Vec<_>>()).unwrap_or_default();
+    let message_tokens = |message: &ChatMessage| {
+        let raw = serde_json::to_string(message).unwrap_or_default();
+        tokens::message(&Message::parse(&raw, ""))
+    };
     let tools = serde_json::to_string(&request.tools).unwrap_or_default();
-    tokens::estimate(&request.system) + tokens::estimate(&content) + tokens::estimate(&tools)
+    let messages = request.messages.iter().map(message_tokens).sum::<u64>();
+    tokens::estimate(&request.system) + messages + tokens::estimate(&tools)
 }

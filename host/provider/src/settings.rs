@@ -21,7 +21,7 @@ ctxhost_engine_api::settings! {
         /// Environment variable with the key. Unset: OPENAI_API_KEY, ANTHROPIC_API_KEY or
         /// GEMINI_API_KEY; with base_url none, so that no key goes to another provider.
         #[serde(default)]
-        pub api_key_env: Option<String> = None, Text;
+        pub api_key_env: Option<String> = None, Variable;
         /// Program that prints the key, and its arguments; run without a shell, once, and again
         /// when the key is refused.
         #[serde(default)]

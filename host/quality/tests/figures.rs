@@ -53,8 +53,11 @@ async fn recall_keeps_more_evidence_than_any_baseline() {
 #[tokio::test]
 async fn active_rules_survive_compactions() {
     let config = Config::default();
-    let subject = BenchSubject::parse("recall", &config).unwrap();
-    let options = RuleOptions { sessions: 6, seed: 77, ..RuleOptions::default() };
-    let row = measure_rules(&subject, options, &config, |_| ()).await.unwrap().unwrap();
-    assert_eq!((row.sessions_kept, row.stale, row.applied), (6, 0, 30), "{row:?}");
+    for engine in ["recall", "dag", "legacy", "mask", "boundary", "head-tail"] {
+        let subject = BenchSubject::parse(engine, &config).unwrap();
+        let options = RuleOptions { sessions: 6, seed: 77, ..RuleOptions::default() };
+        let row = measure_rules(&subject, options, &config, |_| ()).await.unwrap().unwrap();
+        assert_eq!((row.sessions_kept, row.stale_only, row.applied), (6, 0, 30), "{row:?}");
+        assert!(engine != "recall" || row.stale == 0, "{row:?}");
+    }
 }

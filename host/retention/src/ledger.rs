@@ -35,6 +35,7 @@ pub fn render_ledger(
         let room_chars = room_tokens.saturating_mul(CHARS_PER_TOKEN);
         let limits = LedgerLimits {
             request_chars: request_tokens.saturating_mul(CHARS_PER_TOKEN),
+            long_request_chars: 0,
             ledger_chars: room_chars,
             name_chars: room_chars,
             command_chars: RoomSettings::default().command_chars,

@@ -53,8 +53,11 @@ impl Session {
         // Before the append, so that a crash in between loses no summary: see `recover_compaction`.
         self.store_pending(&compaction, &record);
         self.append_record(record)?;
-        self.remove_pending();
-        self.update_checkpoint();
+        // Without it in the file, the pending one is the only copy, and a checkpoint would name what is not there.
+        if !self.has_buffered_records() {
+            self.remove_pending();
+            self.update_checkpoint();
+        }
         Ok(id)
     }
 

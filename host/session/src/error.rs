@@ -140,6 +140,17 @@ pub enum SessionError {
         /// The error of the store.
         reason: String,
     },
+    /// A write with write-behind failed and was reverted. The records stay in memory, and the next write contains them.
+    #[error(
+        "cannot write to {}: {source}; what is new stays in memory until that is possible; free some space on the disk",
+        path.display()
+    )]
+    Unwritten {
+        /// The file.
+        path: PathBuf,
+        /// The error of the system.
+        source: io::Error,
+    },
     /// A failed write or sync could not be reverted, so memory, file and disk may differ.
     #[error("an earlier failed write to {} could not be reverted; open it again", path.display())]
     Broken {

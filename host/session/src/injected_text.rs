@@ -75,9 +75,17 @@ const TABLE: &[InjectedPattern] = &[
     row("Codex", CODE, Between("<permissions instructions>", "</permissions instructions>")),
     row("Codex", CODE, Element("turn_aborted")),
     row("Codex", CODE, Element("subagent_notification")),
+    // A command that the user ran in the client's shell, with its output.
+    row("Codex", CODE, Element("user_shell_command")),
     row("Claude Code, Qwen Code, opencode", WIRE, Element("system-reminder")),
     row("Claude Code", CODE, Element("local-command-caveat")),
     row("Claude Code", CODE, Element("local-command-stdout")),
+    row("Claude Code", CODE, Element("local-command-stderr")),
+    row("Claude Code", CODE, Element("bash-input")),
+    row("Claude Code", CODE, Element("bash-stdout")),
+    row("Claude Code", CODE, Element("bash-stderr")),
+    row("Claude Code", CODE, Whole("[Request interrupted by user]")),
+    row("Claude Code", CODE, Whole("[Request interrupted by user for tool use]")),
     // `/compact` and other commands of the program; arguments are what the user typed.
     row("Claude Code", CODE, Element("command-name")),
     row("Claude Code", CODE, Element("command-message")),
@@ -374,7 +382,7 @@ mod tests {
     use super::*;
 
     /// Markers as clients write them, with our own text between them.
-    const INJECTED: [&str; 17] = [
+    const INJECTED: [&str; 23] = [
         "<environment_context>\n  <cwd>/w</cwd>\n  <shell>bash</shell>\n</environment_context>",
         "<user_instructions>\n\nUse tabs.\n\n</user_instructions>",
         "# AGENTS.md instructions for /w\n\n<INSTRUCTIONS>\nUse tabs.\n</INSTRUCTIONS>",
@@ -391,6 +399,12 @@ mod tests {
         "What did we do so far?",
         "To suggest changes to a file you MUST return the entire content of the updated file.\nSo.",
         "I am not sharing any files that you can edit yet.",
+        "[Request interrupted by user]",
+        "[Request interrupted by user for tool use]",
+        "<bash-input>git status</bash-input>",
+        "<bash-stdout>On branch main</bash-stdout><bash-stderr></bash-stderr>",
+        "<local-command-stdout>Compacted</local-command-stdout>",
+        "<user_shell_command>\n<command>\nls\n</command>\n<result>\nExit code: 0\n</result>\n</user_shell_command>",
         "<environment_context>\nwithout an end",
     ];
 
@@ -439,6 +453,8 @@ mod tests {
             "# AGENTS.md instructions are ignored. Always read them.",
             "Here are summaries of some files present in my git repository: a.rs parses. Never edit it.",
             "<command-name>/mend</command-name>\n<command-args>the parser</command-args>",
+            "[Request interrupted by user] is what the log shows. Why?",
+            "Which program writes <bash-input>?",
         ] {
             assert!(has_request([text], false), "{text}");
         }

@@ -1,7 +1,7 @@
 //! The append-only file of a session: one write per append, then a sync depending on the policy.
 //!
 //! If either fails, the file is truncated to its previous length, so that memory and file agree. With
-//! write-behind, batches are buffered until a flush; if that fails, further appends are rejected.
+//! write-behind, batches are buffered until a flush; if its write fails, they stay in the buffer for the next one.
 
 pub(super) mod checksums;
 pub(super) mod disk;
@@ -190,7 +190,8 @@ impl Journal {
         !self.buffer.is_empty()
     }
 
-    /// Writes buffered lines. If that fails, further appends are rejected.
+    /// Writes buffered lines. After [`SessionError::Unwritten`] they stay buffered; after another error, further appends
+    /// are rejected.
     pub(super) fn flush(&mut self) -> Result<(), SessionError> {
         if self.buffer.is_empty() {
             return Ok(());
@@ -207,7 +208,11 @@ impl Journal {
     ) -> Result<(), SessionError> {
         self.prepare_file(contents)?;
         self.buffer_line(contents.lacks_final_newline(), lines);
-        self.write(demand)
+        match self.write(demand) {
+            // As for a batch: the next flush reports it.
+            Err(SessionError::Unwritten { .. }) => Ok(()),
+            written => written,
+        }
     }
 
     fn buffer_line(&mut self, lacks_final_newline: bool, line: &str) {
@@ -288,12 +293,12 @@ impl Journal {
     /// Writes the buffer.
     fn write(&mut self, demand: SyncDemand) -> Result<(), SessionError> {
         let bytes = std::mem::take(&mut self.buffer);
-        self.file
-            .append(&bytes)
-            .map_err(|source| self.truncate_failed_write(source, "append to"))?;
+        if let Err(source) = self.file.append(&bytes) {
+            return Err(self.revert_append(source, bytes));
+        }
         let needs_sync = self.policy.needs_sync(demand);
         if needs_sync {
-            self.file.sync().map_err(|source| self.truncate_failed_write(source, "sync"))?;
+            self.file.sync().map_err(|source| self.revert_sync(source))?;
         }
         self.length_bytes += bytes.len() as u64;
         if needs_sync {
@@ -304,14 +309,25 @@ impl Journal {
         Ok(())
     }
 
-    /// Truncates the file to its length before a failed write.
-    fn truncate_failed_write(&mut self, source: io::Error, action: &'static str) -> SessionError {
+    /// Truncates the file to its length before a failed append of `bytes`.
+    fn revert_append(&mut self, source: io::Error, bytes: Vec<u8>) -> SessionError {
+        self.is_broken = self.file.truncate(self.length_bytes).is_err();
+        if self.writes_behind && !self.is_broken {
+            // These lines are in memory as appended already. The file lacks them until the disk has room.
+            self.buffer = bytes;
+            return SessionError::Unwritten { path: self.path.clone(), source };
+        }
+        io_error("append to", &self.path)(source)
+    }
+
+    /// Truncates the file to its length before an append that was not synced.
+    fn revert_sync(&mut self, source: io::Error) -> SessionError {
         let is_truncated = self.file.truncate(self.length_bytes).is_ok();
         // Earlier lines waited for the same sync, and may not be on disk.
-        let lost_earlier_lines = action == "sync" && self.synced_bytes < self.length_bytes;
+        let lost_earlier_lines = self.synced_bytes < self.length_bytes;
         // Buffered lines are in memory as appended already, so memory and file would differ.
         self.is_broken = !is_truncated || lost_earlier_lines || self.writes_behind;
-        io_error(action, &self.path)(source)
+        io_error("sync", &self.path)(source)
     }
 
     /// Replaces the file by one with these bytes; the caller has saved the old ones. The folder is not

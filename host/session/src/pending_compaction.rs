@@ -153,7 +153,11 @@ impl Session {
     pub(super) fn store_pending(&self, compaction: &NewCompaction<'_>, record: &Record) {
         let Some(path) = self.path().map(pending_path) else { return };
         let intent = self.pending(compaction.view, &compaction.engine, &compaction.trigger);
-        write_or_warn(&path, &PendingFile { record: Some(record.line().to_owned()), ..intent });
+        let pending = PendingFile { record: Some(record.line().to_owned()), ..intent };
+        // Its intent was reported if it cannot be written.
+        if let Err(error) = pending.write(&path) {
+            tracing::debug!(%error, "cannot store the computed compaction");
+        }
         tracing::debug!(id = record.id(), "compaction computed");
     }
 

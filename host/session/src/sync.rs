@@ -27,9 +27,15 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// If the file cannot be written. Later appends fail; after reopening, the session lacks these records.
+    /// [`SessionError::Unwritten`] if they stay buffered. After another error later appends fail; after reopening, the
+    /// session lacks these records.
     pub fn flush(&mut self) -> Result<(), SessionError> {
         self.journal_mut().map_or(Ok(()), Journal::flush)
+    }
+
+    /// Whether records are buffered that the file lacks.
+    pub(super) fn has_buffered_records(&self) -> bool {
+        self.journal().is_some_and(Journal::has_buffered_lines)
     }
 
     /// Whether the file contains all records with the same ids: nothing is buffered, and the file has the

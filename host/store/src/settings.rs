@@ -13,7 +13,7 @@ ctxhost_engine_api::settings! {
         /// url_env.
         pub url: Option<String> = None, Text;
         /// The environment variable with the address; takes precedence over url.
-        pub url_env: Option<String> = None, Text;
+        pub url_env: Option<String> = None, Variable;
         /// The schema of the tables; several installations can share a database with different
         /// schemas.
         pub schema: String = "ctxhost".into(), Text;

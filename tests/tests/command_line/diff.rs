@@ -108,3 +108,53 @@ fn without_a_session_the_status_line_takes_the_newest_of_the_folder() {
     fs::copy(&path, kept.join("a.jsonl")).unwrap();
     assert!(run().contains(" tokens, window 200,000 · 0 compactions"), "{}", run());
 }
+
+/// What `context` and `statusline` say of a session with an engine, in a window.
+fn next_request(session: &Path, engine: &str, window: &str) -> (Value, String) {
+    let config = session.with_file_name("ctxhost.toml");
+    fs::write(&config, format!("[plugins.slots]\ncontext_engine = {engine:?}\n")).unwrap();
+    let config = ["--config", config.to_str().unwrap()];
+    let session = session.to_str().unwrap();
+    let context =
+        json(&[&config[..], &["context", "--window", window, "--json"]].concat(), session);
+    let line = said(&[&config[..], &["statusline", "--window", window]].concat(), session);
+    (context, line)
+}
+
+#[test]
+fn an_engine_that_selects_what_fits_does_not_compact() {
+    let (_folder, path) = compacted(&[]);
+    for engine in ["window", "mask", "recall", "dag"] {
+        let (context, line) = next_request(&path, engine, "64k");
+        let (next, free) = (&context["next_request"], context["free_tokens"].as_u64().unwrap());
+        assert_eq!((&next["engine"], &next["needs_compaction"]), (&engine.into(), &false.into()));
+        let budget = next["tokens"].as_u64().unwrap() + free;
+        assert!(context["usage"]["tokens"].as_u64().unwrap() > budget && free > 0, "{context}");
+        let percent = line.split(['·', '%']).nth(1).unwrap().trim();
+        assert!((50..=100).contains(&percent.parse::<u64>().unwrap()), "{line}");
+        assert!(line.contains(" · from 140,768 tokens of history"), "{line}");
+    }
+    let (context, line) = next_request(&path, "legacy", "64k");
+    assert_eq!(context["next_request"]["needs_compaction"], true);
+    assert!(line.contains(" · compacted before the next request"), "{line}");
+}
+
+#[test]
+fn a_compaction_for_a_much_smaller_window_does_not_count() {
+    let (_folder, path) = compacted(&["legacy"]);
+    // As if the host had made it for a model with this window.
+    let text = fs::read_to_string(&path).unwrap();
+    let made = text.replace(r#""trigger":"manual""#, r#""trigger":"threshold""#);
+    let made = made.replace(r#""survival":"#, r#""windowTokens":64000,"survival":"#);
+    fs::write(&path, &made).unwrap();
+    fs::remove_file(path.with_file_name("session.jsonl.crc")).unwrap();
+    let tokens = |window: &str| {
+        let (context, line) = next_request(&path, "legacy", window);
+        (context["usage"]["tokens"].as_u64().unwrap(), line)
+    };
+    let (small, line) = tokens("64k");
+    assert!(small < 40_000 && line.contains("1 compaction"), "{line}");
+    let (large, line) = tokens("1m");
+    assert_eq!(large, 140_768);
+    assert!(line.contains("140,768 of "), "{line}");
+}

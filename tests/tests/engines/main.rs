@@ -12,5 +12,6 @@ mod isolation;
 mod live_round;
 mod loading;
 mod misbehaving;
+mod short_requests;
 mod slot;
 mod versions;

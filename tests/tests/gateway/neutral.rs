@@ -141,6 +141,44 @@ async fn the_same_messages_give_the_same_bytes_and_more_of_them_keep_the_beginni
     assert!(messages(&next).starts_with(messages(&first)), "the prefix has moved");
 }
 
+/// An agent that reads three short files in each turn.
+fn short_files(turns: usize) -> Vec<Value> {
+    let mut messages = vec![json!({ "role": "system", "content": "You read files." })];
+    for turn in 0..turns {
+        let ids: Vec<String> = (0..3).map(|file| format!("call_{turn}_{file}")).collect();
+        let call = |id: &String| {
+            let arguments = json!({ "path": format!("src/file{id}.rs") }).to_string();
+            json!({ "id": id, "type": "function", "function": { "name": "read", "arguments": arguments } })
+        };
+        let calls: Vec<Value> = ids.iter().map(call).collect();
+        messages.push(json!({ "role": "user", "content": format!("Please look at file {turn}.") }));
+        messages.push(json!({ "role": "assistant", "content": null, "tool_calls": calls }));
+        messages.extend(ids.iter().map(|id| {
+            let lines =
+                (0..20).map(|at| format!("let value_{id}_{at} = compute({});\n", at * 31 + turn));
+            json!({ "role": "tool", "tool_call_id": id, "content": lines.collect::<String>() })
+        }));
+        messages
+            .push(json!({ "role": "assistant", "content": format!("It computes value {turn}.") }));
+    }
+    messages.push(json!({ "role": "user", "content": "And now?" }));
+    messages
+}
+
+#[tokio::test]
+async fn what_did_not_fit_at_first_gives_the_same_bytes_as_well() {
+    let upstream = Upstream::start(|_| plain(500, "text/plain", "asked")).await;
+    let config = "[plugins.slots]\ncontext_engine = \"mask\"\n";
+    let gate = Gate::before(&upstream.url, config).await;
+    for window_tokens in (3_000..12_000).step_by(500) {
+        let mut asked = short_files(20);
+        asked[1]["content"] = format!("Please look at file 0 for {window_tokens}.").into();
+        let body = json!({ "model": "gpt-5", "messages": asked, "window_tokens": window_tokens });
+        let first = post(&gate, &body).await.bytes().await.unwrap();
+        assert_eq!(post(&gate, &body).await.bytes().await.unwrap(), first, "{window_tokens}");
+    }
+}
+
 #[tokio::test]
 async fn what_is_small_or_bypassed_keeps_its_bytes() {
     let (_upstream, gate) = stage().await;

@@ -1,6 +1,7 @@
 //! Clients that write their history anew at each request, and clients that leave it to the provider.
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 
@@ -239,4 +240,51 @@ async fn a_stored_history_that_is_too_large_is_truncated_by_its_provider() {
     };
     assert_eq!((ask(None).await, upstream.seen.lock().unwrap().len()), (200, 2));
     assert_eq!(ask(Some("disabled")).await, 400);
+}
+
+/// A provider that stores conversations, each of them too large: it answers only what it may truncate.
+async fn full_store(is_stream: bool) -> Upstream {
+    let refusal = json!({ "error": { "message": "Your input exceeds the context window of this model.", "type": "invalid_request_error", "param": "input", "code": "context_length_exceeded" } });
+    let answered = AtomicUsize::new(1);
+    Upstream::start(move |seen| {
+        if !String::from_utf8_lossy(&seen.body).contains(r#""truncation":"auto""#) {
+            return plain(400, "application/json", refusal.to_string());
+        }
+        let id = format!("resp_{}", answered.fetch_add(1, Ordering::Relaxed) + 1);
+        let usage = json!({ "input_tokens": 10, "output_tokens": 2, "total_tokens": 12 });
+        let answer = json!({ "id": id, "object": "response", "output": [], "usage": usage });
+        if !is_stream {
+            return plain(200, "application/json", answer.to_string());
+        }
+        let event = json!({ "type": "response.completed", "response": answer });
+        plain(200, "text/event-stream", format!("event: response.completed\ndata: {event}\n\n"))
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_stored_history_that_was_too_large_is_refused_once() {
+    for is_stream in [false, true] {
+        let upstream = full_store(is_stream).await;
+        let gate = Gate::before(&upstream.url, CONFIG).await;
+        let ask = async |field: &str, id: Value| {
+            let mut body = json!({ "model": "m", "stream": is_stream, "input": "Go on." });
+            body[field] = id;
+            let request = client().post(gate.at("/v1/responses"));
+            let request = request.header("content-type", "application/json").body(body.to_string());
+            let answer = request.send().await.unwrap();
+            assert_eq!(answer.status(), 200);
+            answer.text().await.unwrap();
+        };
+        for turn in 1..=4 {
+            ask("previous_response_id", format!("resp_{turn}").into()).await;
+        }
+        // A branch from an earlier answer is as large.
+        ask("previous_response_id", "resp_2".into()).await;
+        assert_eq!(upstream.count(), 6, "one refusal, then five requests");
+        // Nothing is known of another history.
+        ask("conversation", "conv_1".into()).await;
+        ask("conversation", json!({ "id": "conv_1" })).await;
+        assert_eq!(upstream.count(), 9);
+    }
 }

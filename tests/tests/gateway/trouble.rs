@@ -25,7 +25,13 @@ async fn an_unreachable_upstream_is_reported_in_the_clients_dialect() {
         let answer = client().post(gate.at(door)).body(body_for(door)).send().await.unwrap();
         assert_eq!(answer.status(), 502, "{door}");
         let error: Value = serde_json::from_str(&answer.text().await.unwrap()).unwrap();
-        assert!(message(&error).contains(upstream.trim_start_matches("http://")), "{error}");
+        assert!(message(&error).contains(&upstream), "{error}");
+        let setting = match () {
+            () if door.starts_with("/v1beta") => "gateway.upstreams.gemini",
+            () if door.starts_with("/v1/messages") => "gateway.upstreams.anthropic",
+            () => "gateway.upstreams.openai",
+        };
+        assert!(message(&error).contains(setting), "{error}");
         if door.starts_with("/v1beta") {
             assert_eq!(error["error"]["status"], "UNAVAILABLE");
         } else if door.starts_with("/v1/messages") {

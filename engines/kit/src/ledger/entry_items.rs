@@ -5,6 +5,7 @@ use ctxhost_engine_api::{Entry, EntryKind, Flags, Role, Transcript};
 use super::items::{self, LedgerItem};
 use super::requests::request_item;
 use super::{COMMANDS, IDENTIFIERS, REQUESTS, names};
+use crate::antecedent::Antecedent;
 use crate::calls::{
     SHORT_ARGUMENT_BYTES, command_argument, failure_status, find_result, for_each_argument_text,
 };
@@ -32,6 +33,8 @@ pub(super) const INSTRUCTION: &str = "(system) ";
 #[derive(Debug, Default)]
 pub(super) struct EntryItems {
     pub(super) requests: Vec<LedgerItem>,
+    /// The request with what it refers to, and the position of that.
+    reply: Option<(u64, LedgerItem)>,
     pub(super) commands: Vec<LedgerItem>,
     pub(super) names: Vec<NameUse>,
 }
@@ -53,6 +56,11 @@ impl EntryItems {
         items
     }
 
+    /// The request with what it refers to, if the ledger is of that as well.
+    pub(super) fn reply_to(&self, is_read: impl Fn(u64) -> bool) -> Option<&LedgerItem> {
+        self.reply.as_ref().filter(|(seq, _)| is_read(*seq)).map(|(_, item)| item)
+    }
+
     fn add(&mut self, transcript: &Transcript, entry: &Entry<'_>) {
         match entry.role() {
             _ if entry.kind() == EntryKind::CompactionSummary => {
@@ -61,7 +69,7 @@ impl EntryItems {
             // Extensions insert reminders that look like user messages.
             _ if is_hidden(entry) => {}
             Role::User if entry.kind() == EntryKind::Bash => self.add_bash(entry),
-            Role::User => self.add_message(entry),
+            Role::User => self.add_message(transcript, entry),
             Role::Assistant => self.add_answer(transcript, entry),
             Role::Tool => self.add_output(entry.text()),
             _ => {}
@@ -78,7 +86,12 @@ impl EntryItems {
         self.requests.extend(items::read_texts(text, REQUESTS).into_iter().map(request_item));
     }
 
-    fn add_message(&mut self, entry: &Entry<'_>) {
+    fn add_message(&mut self, transcript: &Transcript, entry: &Entry<'_>) {
+        let antecedent = Antecedent::find(transcript, entry);
+        self.reply = antecedent.map(|antecedent| {
+            let text = antecedent.append_to(&redact(entry.text().trim()));
+            (antecedent.seq, request_item(text))
+        });
         if !is_request(entry) && !entry.is_instruction() {
             return self.add_mentioned(names::extract_names(entry.text(), READ_CHARS));
         }
@@ -109,7 +122,7 @@ impl EntryItems {
     }
 
     fn add_answer(&mut self, transcript: &Transcript, entry: &Entry<'_>) {
-        self.add_mentioned(names::extract_names(entry.text(), READ_CHARS));
+        self.add_mentioned(names::extract_statements(entry.text(), READ_CHARS));
         for call in entry.tool_calls() {
             let operation = FileOperation::of_tool(&call.name);
             for_each_argument_text(&call, |text| {

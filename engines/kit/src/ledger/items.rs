@@ -1,6 +1,6 @@
 //! The lines of a ledger block: unique, ordered by use, with a label and a count.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::LazyLock;
 
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
@@ -36,9 +36,27 @@ pub(super) struct LedgerItem {
     pub(super) label: String,
     /// Mentions by user or model; 0 if only a tool printed it.
     pub(super) mentions: u64,
+    /// Of a name: who states it.
+    pub(super) author: NameAuthor,
     /// Of a request: what it holds.
     pub(super) request_kind: RequestKind,
 }
+
+/// Who states a name that needs its exact characters. Only the user can repeat what the user stated, and the model
+/// seldom prints an id twice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum NameAuthor {
+    /// A tool, or a name that can be read again.
+    #[default]
+    Tool,
+    /// The model.
+    Model,
+    /// The user.
+    User,
+}
+
+/// Parts of the room that names of an author have before those of other ones.
+const AUTHOR_ROOMS: [(NameAuthor, u64); 2] = [(NameAuthor::User, 2), (NameAuthor::Model, 4)];
 
 impl LedgerItem {
     pub(super) fn new(text: impl Into<String>) -> LedgerItem {
@@ -123,6 +141,7 @@ impl LedgerItems {
         };
         *place = order;
         known.mentions += item.mentions;
+        known.author = known.author.max(item.author);
         // An earlier summary may list the cut form; the longer text is kept.
         let is_cut = item.text.strip_suffix('…').is_some_and(|head| known.text.starts_with(head));
         if !is_cut {
@@ -175,22 +194,34 @@ impl LedgerItems {
             .collect();
         // The score is age divided by weight, so that lower is better.
         ranked.sort_unstable_by_key(|(score, age, _)| (*score, *age));
-        let mut room = room_chars.saturating_sub(TAG_CHARS);
-        let mut shown: Vec<(usize, String)> = Vec::new();
-        for (_, age, item) in ranked {
-            if room < LEAST_LINE_CHARS {
-                break;
+        let mut left_chars = room_chars.saturating_sub(TAG_CHARS);
+        let mut shown: BTreeMap<usize, String> = BTreeMap::new();
+        let mut add = |items: &[(u64, usize, &LedgerItem)],
+                       most_chars: u64,
+                       author: Option<NameAuthor>| {
+            let mut room = most_chars.min(left_chars);
+            for (_, age, item) in items {
+                if room < LEAST_LINE_CHARS {
+                    break;
+                }
+                if author.is_some_and(|author| item.author != author) || shown.contains_key(age) {
+                    continue;
+                }
+                let line = show(item);
+                let chars = weighted_chars(&line) + 1;
+                // Checked last: searching for a name in a long text is the most expensive step.
+                if chars <= room && is_wanted(item) {
+                    room -= chars;
+                    left_chars -= chars;
+                    shown.insert(*age, line);
+                }
             }
-            let line = show(item);
-            let chars = weighted_chars(&line) + 1;
-            // Checked last: searching for a name in a long text is the most expensive step.
-            if chars <= room && is_wanted(item) {
-                room -= chars;
-                shown.push((age, line));
-            }
+        };
+        for (author, part) in AUTHOR_ROOMS {
+            add(&ranked, room_chars / part, Some(author));
         }
-        shown.sort_unstable_by_key(|(age, _)| *age);
-        shown.into_iter().map(|(_, line)| line).collect()
+        add(&ranked, room_chars, None);
+        shown.into_values().collect()
     }
 }
 

@@ -2,8 +2,10 @@
 
 use std::collections::HashSet;
 
-use super::items::LedgerItem;
-use crate::identifiers::{Identifier, IdentifierKind, for_each_identifier};
+use super::items::{LedgerItem, NameAuthor};
+use crate::identifiers::{
+    Identifier, IdentifierKind, for_each_identifier, for_each_stated_fact, for_each_stated_id,
+};
 use crate::redact::redact;
 use crate::text::{clip, prefix};
 
@@ -20,7 +22,32 @@ pub(super) fn extract_names(text: &str, max_chars: u64) -> Vec<LedgerItem> {
 /// The names that the user writes: the same with the names of documents and quoted values.
 pub(super) fn extract_facts(text: &str, max_chars: u64) -> Vec<LedgerItem> {
     let is_wanted = |identifier: &Identifier<'_>| identifier.is_fact() || is_listed(identifier);
-    extract(text, max_chars, is_wanted).into_iter().map(|(_, item)| item).collect()
+    let mut items = extract(text, max_chars, is_wanted);
+    for_each_stated_fact(text, |fact| add_stated(&mut items, text, fact, NameAuthor::User));
+    items.into_iter().map(|(_, item)| item).collect()
+}
+
+/// The names in an answer of the model, with its ids.
+pub(super) fn extract_statements(text: &str, max_chars: u64) -> Vec<LedgerItem> {
+    let mut items = extract(text, max_chars, is_listed);
+    for_each_stated_id(text, |id| add_stated(&mut items, text, id, NameAuthor::Model));
+    items.into_iter().map(|(_, item)| item).collect()
+}
+
+/// Sets the author of a name, which is added if only its surroundings show that it is one.
+fn add_stated(
+    items: &mut Vec<(bool, LedgerItem)>,
+    text: &str,
+    stated: Identifier<'_>,
+    author: NameAuthor,
+) {
+    let start = text.find(stated.text).unwrap_or_default();
+    let item = labelled(&Identifier { start, ..stated }, text);
+    match items.iter_mut().find(|(_, known)| known.text == item.text) {
+        Some((_, known)) => known.author = author,
+        None if stated.text.contains(['<', '>']) => {}
+        None => items.push((true, LedgerItem { author, ..item })),
+    }
 }
 
 /// The names of an output or a file, without bare numbers, versions and the `a/` and `b/` of diffs,

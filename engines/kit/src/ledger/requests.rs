@@ -5,6 +5,7 @@ use ctxhost_engine_api::transcript::tokens::weighted_chars;
 use super::entry_items::INSTRUCTION;
 use super::items::{LedgerItem, LedgerItems, text_line};
 use super::names;
+use crate::antecedent::{has_quote, without_quote};
 use crate::caps::fair_cap;
 use crate::request_excerpt::{LEAST_REQUEST_CHARS, shorten_request};
 use crate::rules::find_rules;
@@ -55,12 +56,20 @@ pub(super) fn render(requests: &LedgerItems, room_chars: u64, tag: &str) -> Vec<
     lines.into_iter().filter(|line| line.is_shown).map(|line| line.line).collect()
 }
 
+/// Whether a room holds all requests, but only because long ones are cut.
+pub(super) fn cuts_long(requests: &LedgerItems, room_chars: u64, tag: &str) -> bool {
+    let requests = requests.oldest_first();
+    let sizes = requests.iter().map(|item| size(&text_line(&item.text, tag)));
+    let level = fair_cap(sizes.collect(), room_chars.saturating_sub(TAG_CHARS));
+    level.is_some_and(|level| level >= LEAST_REQUEST_CHARS)
+}
+
 /// What a request holds that later turns need.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum RequestKind {
     /// A rule or preference.
     Rule,
-    /// A name: a path, an order number.
+    /// A name, such as a path or an order number, or a choice between proposals.
     Named,
     /// Neither.
     #[default]
@@ -69,9 +78,10 @@ pub(super) enum RequestKind {
 
 /// A request for the ledger.
 pub(super) fn request_item(text: String) -> LedgerItem {
-    let request_kind = if text.starts_with(INSTRUCTION) || find_rules(&text).next().is_some() {
+    let own = without_quote(&text);
+    let request_kind = if text.starts_with(INSTRUCTION) || find_rules(own).next().is_some() {
         RequestKind::Rule
-    } else if !names::extract_facts(&text, NAME_READ_CHARS).is_empty() {
+    } else if has_quote(&text) || !names::extract_facts(&text, NAME_READ_CHARS).is_empty() {
         RequestKind::Named
     } else {
         RequestKind::Plain

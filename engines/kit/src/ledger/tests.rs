@@ -8,8 +8,13 @@ use serde_json::json;
 use super::*;
 use crate::summary::{Provenance, wrap_summary};
 
-const ROOMY: LedgerLimits =
-    LedgerLimits { request_chars: 8_000, ledger_chars: 12_000, name_chars: 0, command_chars: 160 };
+const ROOMY: LedgerLimits = LedgerLimits {
+    request_chars: 8_000,
+    long_request_chars: 0,
+    ledger_chars: 12_000,
+    name_chars: 0,
+    command_chars: 160,
+};
 
 fn ledger_of(talk: &TranscriptBuilder) -> SummaryLedger {
     LedgerReader::new(&talk.transcript()).read(&[0..talk.len()])
@@ -176,7 +181,7 @@ proptest! {
             talk.calls(&[(&id, "bash", &json!({"command": command}).to_string())]);
             talk.result(&id, "bash", "ok");
         }
-        let limits = LedgerLimits { request_chars, ledger_chars, name_chars, command_chars: 160 };
+        let limits = LedgerLimits { request_chars, ledger_chars, name_chars, ..ROOMY };
         let text = ledger_of(&talk).render(limits, "");
         prop_assert!(weighted_chars(&text) <= request_chars + ledger_chars + name_chars + 10);
         let mut next = TranscriptBuilder::with_epoch(1);

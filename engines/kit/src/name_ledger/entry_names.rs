@@ -1,50 +1,42 @@
 //! Collects the names of one entry.
 
+use super::mentions::{Mention, MentionPlace};
 use super::{HALF_LIFE_ENTRIES, NameLedger, NameRow};
-use crate::files::FileOperation;
-use crate::identifiers::Identifier;
 
 /// Collects the names of one entry.
 pub(super) struct EntryNames<'a> {
     pub(super) ledger: &'a mut NameLedger,
     pub(super) at: f32,
     pub(super) numbers: Vec<u32>,
-    /// Whether the names are those of a call or an output.
-    pub(super) is_tool: bool,
 }
 
 impl EntryNames<'_> {
     /// Adds a mention. A name counts once per entry, by its heaviest mention.
-    pub(super) fn add_mention(
-        &mut self,
-        identifier: &Identifier<'_>,
-        weight: f32,
-        operation: Option<FileOperation>,
-    ) {
+    pub(super) fn add_mention(&mut self, mention: Mention<'_>) {
+        let is_stated = matches!(mention.place, MentionPlace::Fact | MentionPlace::Statement);
         // Dates and amounts fill outputs; those of the user are facts.
-        if !identifier.kind.is_noise_in_output() {
-            self.add(identifier, weight, operation);
+        if !is_stated && mention.kind.is_noise_in_output() {
+            return;
         }
-    }
-
-    /// Adds a fact that the user stated.
-    pub(super) fn add_fact(&mut self, fact: &Identifier<'_>, weight: f32) {
-        let number = self.add(fact, weight, None);
+        let number = self.add(mention);
         let ledger = &mut *self.ledger;
-        if let Some(row) = ledger.rows.get_mut(number as usize) {
-            row.is_fact = true;
-            ledger.facts.push(number);
+        let Some(row) = ledger.rows.get_mut(number as usize) else { return };
+        match mention.place {
+            MentionPlace::Fact => {
+                row.is_fact = true;
+                ledger.facts.push(number);
+            }
+            MentionPlace::Statement => {
+                row.is_statement = true;
+                ledger.statements.push(number);
+            }
+            MentionPlace::Tool | MentionPlace::Text => {}
         }
     }
 
     /// Adds a name, and returns its number.
-    pub(super) fn add(
-        &mut self,
-        identifier: &Identifier<'_>,
-        weight: f32,
-        operation: Option<FileOperation>,
-    ) -> u32 {
-        let name = identifier.text;
+    fn add(&mut self, mention: Mention<'_>) -> u32 {
+        let Mention { name, kind, weight, operation, place } = mention;
         let ledger = &mut *self.ledger;
         let number = match ledger.find_number(name) {
             Some(number) => number,
@@ -53,12 +45,13 @@ impl EntryNames<'_> {
                 ledger.numbers.insert(name, number);
                 ledger.rows.push(NameRow {
                     name: name.into(),
-                    kind: identifier.kind,
+                    kind,
                     operation,
                     weight_log2: f32::NEG_INFINITY,
                     length_log2: (name.len() as f32).log2(),
                     is_candidate: false,
                     is_fact: false,
+                    is_statement: false,
                     is_used: false,
                 });
                 number
@@ -66,7 +59,7 @@ impl EntryNames<'_> {
         };
         let Some(row) = ledger.rows.get_mut(number as usize) else { return number };
         row.operation = operation.or(row.operation);
-        row.is_used |= self.is_tool;
+        row.is_used |= place == MentionPlace::Tool;
         if self.numbers.contains(&number) {
             return number;
         }

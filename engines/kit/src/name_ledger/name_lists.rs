@@ -10,6 +10,8 @@ use crate::identifiers::{Identifier, IdentifierKind, for_each_identifier};
 pub const TAG: &str = "names";
 /// Title of the line of facts, by which the next compaction knows them.
 const FACTS: &str = "facts";
+/// Title of the line of ids that the model stated.
+const STATEMENTS: &str = "stated";
 
 /// Size of the tags and titles, in weighted characters.
 pub(super) const BLOCK_CHARS: u64 = 72;
@@ -23,7 +25,7 @@ pub(super) struct NameLists<'n> {
 }
 
 /// Titles of the lines. One title for many names costs less than a word behind each.
-const TITLES: [&str; 6] = [FACTS, "changed", "read", "files", "symbols", "other"];
+const TITLES: [&str; 7] = [FACTS, STATEMENTS, "changed", "read", "files", "symbols", "other"];
 
 impl<'n> NameLists<'n> {
     /// Whether a name, or a path that ends with it, is listed.
@@ -33,12 +35,13 @@ impl<'n> NameLists<'n> {
 
     pub(super) fn add(&mut self, row: &'n NameRow) {
         let title = match (row.operation, row.kind) {
-            (Some(FileOperation::Change), _) => 1,
-            (Some(FileOperation::Read), _) => 2,
+            (Some(FileOperation::Change), _) => 2,
+            (Some(FileOperation::Read), _) => 3,
             _ if row.is_listed_fact() => 0,
-            (_, IdentifierKind::File) => 3,
-            (_, IdentifierKind::Symbol | IdentifierKind::Variable) => 4,
-            _ => 5,
+            _ if row.is_statement => 1,
+            (_, IdentifierKind::File) => 4,
+            (_, IdentifierKind::Symbol | IdentifierKind::Variable) => 5,
+            _ => 6,
         };
         if let Some(list) = self.by_title.get_mut(title) {
             list.push(&row.name);
@@ -65,7 +68,16 @@ impl<'n> NameLists<'n> {
 
 /// The facts that a rendered list names, so that they stay facts after a compaction.
 pub(super) fn listed_facts(text: &str) -> impl Iterator<Item = Identifier<'_>> {
-    let lines = text.lines().filter_map(|line| line.strip_prefix(FACTS)?.strip_prefix(": "));
+    listed(text, FACTS)
+}
+
+/// The ids that a rendered list names as stated by the model.
+pub(super) fn listed_statements(text: &str) -> impl Iterator<Item = Identifier<'_>> {
+    listed(text, STATEMENTS)
+}
+
+fn listed<'t>(text: &'t str, title: &'static str) -> impl Iterator<Item = Identifier<'t>> {
+    let lines = text.lines().filter_map(move |line| line.strip_prefix(title)?.strip_prefix(": "));
     lines.flat_map(|line| line.split(", ")).map(|fact| {
         // A fact without a shape of its own was quoted.
         let mut kind = IdentifierKind::Quotation;

@@ -48,6 +48,7 @@ impl NameNumbers {
 #[cfg(test)]
 mod tests {
     use super::super::NameLedger;
+    use super::super::mentions::{Mention, MentionPlace};
     use super::*;
     use crate::identifiers::{Identifier, IdentifierKind};
 
@@ -56,7 +57,9 @@ mod tests {
         let mut ledger = NameLedger::default();
         let mut entry = ledger.begin_entry();
         for text in ["first.rs", "second.rs"] {
-            entry.add(&Identifier { text, kind: IdentifierKind::File, start: 0 }, 1.0, None);
+            let kind = IdentifierKind::File;
+            let identifier = Identifier { text, kind, start: 0 };
+            entry.add_mention(Mention::new(&identifier, 1.0, MentionPlace::Text));
         }
         entry.finish();
         let mut numbers = NameNumbers::default();

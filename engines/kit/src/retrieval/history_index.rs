@@ -114,7 +114,7 @@ impl HistoryIndex {
     ) {
         self.add_fingerprint(entry);
         self.names.read_entry(entry);
-        self.requests.read_entry(entry);
+        self.requests.read_entry(transcript, entry);
         self.files.record_calls(&entry.tool_calls());
         if let Some(result) = entry.tool_result() {
             self.files.record_result(entry.seq(), &result);

@@ -12,10 +12,14 @@ use ctxhost_engine_api::{Action, Plan, Role, Transcript};
 
 use super::entry_masks::MaskedPositions;
 use super::history_index::HistoryIndex;
+use crate::antecedent::{quote_note, quote_tokens};
+use crate::ledger::render_requests;
 use crate::live_round::LiveRoundCuts;
 
 /// Why found text is inserted.
 const FOUND: &str = "found by the prompt";
+/// What a request refers to.
+const ANTECEDENT: &str = "what the next request refers to";
 /// What newer names are.
 const NAMES: &str = "names";
 
@@ -54,6 +58,8 @@ pub struct RequestLayout {
     pub masked: MaskedPositions,
     /// Entries among the newest that did not fit whole.
     pub cuts: LiveRoundCuts,
+    /// What requests refer to that are shown as they are, by their position.
+    pub antecedents: BTreeMap<u64, String>,
     /// Notes, by the position of their prompt.
     pub notes: BTreeMap<u64, String>,
 }
@@ -79,19 +85,23 @@ impl RequestLayout {
         let saved_tokens = self.masked.values().sum::<u64>() + self.cuts.saved_tokens(tail.clone());
         self.kept_tokens(transcript)
             + transcript.tokens(tail).saturating_sub(saved_tokens)
-            + self.own_tokens()
+            + self.own_texts().map(tokens::estimate).sum::<u64>()
             + self.gap_note(transcript, style).map_or(0, |note| tokens::estimate(&note))
     }
 
-    /// Size of the engine's own texts, in tokens.
+    /// Size of the engine's own texts, in tokens, with what it writes behind requests.
     pub fn own_tokens(&self) -> u64 {
-        self.own_texts().map(tokens::estimate).sum()
+        let quotes = self.kept.values().flatten().map(|text| quote_tokens(text));
+        self.own_texts().map(tokens::estimate).chain(quotes).sum()
     }
 
     /// The engine's own texts.
     pub fn own_texts(&self) -> impl Iterator<Item = &str> {
+        // A request that was found and dropped again takes its antecedent with it.
+        let antecedents = self.antecedents.iter().filter(|(seq, _)| self.shows(**seq));
         [&self.head, &self.excerpt, &self.newer_names]
             .into_iter()
+            .chain(antecedents.map(|(_, note)| note))
             .chain(self.notes.values())
             .map(String::as_str)
     }
@@ -104,6 +114,17 @@ impl RequestLayout {
         self.kept.iter().map(cost).sum()
     }
 
+    /// Takes what requests refer to, as a block of a summary with these requests. A plan that lasts inserts no more
+    /// messages than its summary.
+    pub fn take_antecedents(&mut self, transcript: &Transcript) -> String {
+        let antecedents = std::mem::take(&mut self.antecedents);
+        let requests = antecedents.iter().filter_map(|(seq, note)| {
+            let request = transcript.get(*seq)?;
+            Some(quote_note(request.text().trim(), note))
+        });
+        render_requests(requests)
+    }
+
     /// Drops the oldest note.
     pub fn drop_oldest_note(&mut self) -> bool {
         self.notes.pop_first().is_some()
@@ -112,6 +133,11 @@ impl RequestLayout {
     /// Whether the model sees an entry or a part of it.
     pub fn shows(&self, seq: u64) -> bool {
         seq >= self.cut || self.kept.contains_key(&seq)
+    }
+
+    /// Whether the model sees an entry as it is.
+    pub fn shows_whole(&self, seq: u64) -> bool {
+        seq >= self.cut || self.kept.get(&seq).is_some_and(Option::is_none)
     }
 
     /// Whether the model sees a part of an entry that is kept before the cut.
@@ -157,6 +183,9 @@ impl RequestLayout {
                 is_head_due = false;
             }
             leave_out(&mut plan, transcript, end..*seq, style);
+            if let Some(note) = self.antecedents.get(seq) {
+                insert(&mut plan, note, *seq, ANTECEDENT);
+            }
             match text {
                 Some(text) => _ = plan.replace_text(*seq, text.as_str()).note(style.layer, FOUND),
                 None => _ = plan.keep(*seq..*seq + 1),
@@ -177,9 +206,14 @@ impl RequestLayout {
             insert(&mut plan, &note, self.cut, "what was left out");
         }
         let mut from = self.cut;
-        for (seq, note) in self.notes.range(self.cut..len) {
+        let antecedents = self.antecedents.range(self.cut..len).map(|at| (at, ANTECEDENT));
+        let notes = self.notes.range(self.cut..len).map(|at| (at, FOUND));
+        let mut inserted: Vec<((&u64, &String), &str)> = antecedents.chain(notes).collect();
+        // Stable: what a request refers to comes before what its words find.
+        inserted.sort_by_key(|((seq, _), _)| **seq);
+        for ((seq, note), why) in inserted {
             masks.keep_range(&mut plan, from..*seq, &self.masked);
-            insert(&mut plan, note, *seq, FOUND);
+            insert(&mut plan, note, *seq, why);
             from = *seq;
         }
         masks.keep_range(&mut plan, from..len, &self.masked);

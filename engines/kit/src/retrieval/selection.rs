@@ -73,6 +73,7 @@ impl SliceFinder<'_> {
             }
         }
         layout.kept.extend(texts);
+        self.index.settle_antecedents(self.transcript, layout);
     }
 
     /// Adds parts of calls and results before the cut.

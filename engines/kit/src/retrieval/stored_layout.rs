@@ -28,6 +28,8 @@ struct SavedLayout {
     masked: Vec<u64>,
     #[serde(default, skip_serializing_if = "LiveRoundCuts::is_empty")]
     cuts: LiveRoundCuts,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    antecedents: Vec<(u64, String)>,
     notes: Vec<(u64, String)>,
 }
 
@@ -48,6 +50,7 @@ pub fn layout_to_json(layout: Option<&RequestLayout>, index: &HistoryIndex) -> S
         cut: layout.cut,
         masked: layout.masked.keys().copied().collect(),
         cuts: layout.cuts.clone(),
+        antecedents: layout.antecedents.iter().map(|(seq, note)| (*seq, note.clone())).collect(),
         notes: layout.notes.iter().map(|(seq, note)| (*seq, note.clone())).collect(),
     };
     serde_json::to_string(&saved).unwrap_or_default()
@@ -63,6 +66,7 @@ pub fn layout_from_json(json: &str, index: &HistoryIndex) -> Option<RequestLayou
         && saved.kept.iter().all(|(seq, _)| *seq < saved.cut)
         && saved.masked.iter().all(|seq| (saved.cut..len).contains(seq))
         && saved.cuts.caps().all(|(seq, _)| (saved.cut..len).contains(&seq))
+        && saved.antecedents.iter().all(|(seq, _)| *seq < len)
         && saved.notes.iter().all(|(seq, _)| *seq < len);
     if !is_current {
         return None;
@@ -80,6 +84,7 @@ pub fn layout_from_json(json: &str, index: &HistoryIndex) -> Option<RequestLayou
         cut: saved.cut,
         masked: saved.masked.into_iter().filter_map(mask).collect(),
         cuts: saved.cuts,
+        antecedents: saved.antecedents.into_iter().collect(),
         notes: saved.notes.into_iter().collect(),
     })
 }

@@ -5,10 +5,12 @@ use std::collections::BTreeSet;
 use ctxhost_engine_api::Transcript;
 use ctxhost_engine_api::transcript::tokens::{self, CHARS_PER_TOKEN};
 
+use crate::antecedent::quote_tokens;
 use crate::cuts::{frame_around, trailing_frame};
 use crate::live_round::LiveRoundCuts;
 use crate::name_ledger::NameSet;
 use crate::redact::redact;
+use crate::requests::{RequestForm, RequestRoom};
 use crate::settings::share_of;
 
 use super::entry_masks::MaskedPositions;
@@ -88,22 +90,42 @@ impl HistoryIndex {
     pub fn place_requests(
         &self,
         transcript: &Transcript,
-        room_tokens: u64,
+        room: RequestRoom,
         has_replaced_rule: impl Fn(u64) -> bool,
         layout: &mut RequestLayout,
     ) -> u64 {
         let is_out = |seq| {
             layout.kept.contains_key(&seq) || !is_alone(transcript, seq) || has_replaced_rule(seq)
         };
-        let chosen = self.requests.choose_before(layout.cut, room_tokens, is_out);
+        let chosen = self.requests.choose_before(layout.cut, room, is_out);
         let mut spent_tokens = 0;
         for (seq, form) in chosen {
             let Some(entry) = transcript.get(seq) else { continue };
-            let text = form.text(&entry).filter(|text| text != entry.text());
-            spent_tokens += layout_tokens(transcript, seq, text.as_deref());
+            let text = self.requests.text_of(&entry, form, |seq| layout.shows_whole(seq));
+            // What a request refers to is found text; the slack is for the request alone.
+            let quoted_tokens = text.as_deref().map_or(0, quote_tokens);
+            spent_tokens += layout_tokens(transcript, seq, text.as_deref()) - quoted_tokens;
             layout.kept.insert(seq, text);
         }
         spent_tokens
+    }
+
+    /// Shows each kept request with what it refers to, unless that is kept itself.
+    pub(super) fn settle_antecedents(&self, transcript: &Transcript, layout: &mut RequestLayout) {
+        let mut antecedents = std::mem::take(&mut layout.antecedents);
+        antecedents.retain(|seq, _| {
+            self.requests.antecedent_of(*seq, |shown| layout.shows_whole(shown)).is_some()
+        });
+        layout.antecedents = antecedents;
+        let kept: Vec<u64> = layout.kept.keys().copied().collect();
+        for seq in kept.into_iter().filter(|seq| !layout.antecedents.contains_key(seq)) {
+            let Some(entry) = transcript.get(seq).filter(|_| self.requests.refers(seq)) else {
+                continue;
+            };
+            let is_shown = |shown| layout.shows_whole(shown);
+            let text = self.requests.text_of(&entry, RequestForm::Whole, is_shown);
+            layout.kept.insert(seq, text);
+        }
     }
 
     fn fit_live_round(&self, transcript: &Transcript, allowed_tokens: u64) -> LiveRoundCuts {
@@ -117,6 +139,16 @@ impl HistoryIndex {
         layout.cut = cut;
         layout.kept.retain(|seq, _| *seq < cut);
         layout.kept.extend(self.protected_before(transcript, cut).map(|seq| (seq, None)));
+        // The newest request must stay as it is, and the prefix continues with one behind the cut.
+        let is_fixed = |seq: &u64| *seq < cut && layout.kept.get(seq).is_some_and(Option::is_none);
+        let mut antecedents = std::mem::take(&mut layout.antecedents);
+        antecedents.retain(|seq, _| is_fixed(seq));
+        let fixed = self.protected_before(transcript, cut).chain(self.requests.refer_before(cut));
+        antecedents.extend(fixed.filter_map(|seq| {
+            let antecedent = self.requests.antecedent_of(seq, |shown| layout.shows_whole(shown));
+            Some((seq, antecedent?.note()))
+        }));
+        layout.antecedents = antecedents;
     }
 
     /// Positions before `end` that are always kept, whole frames; may repeat.

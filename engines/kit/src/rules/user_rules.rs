@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::OnceLock;
 
 use super::{RuleSubject, find_rules, parse_rule};
-use crate::identifiers::for_each_identifier;
+use crate::identifiers::for_each_name;
 use crate::name_ledger::NameLedger;
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 
@@ -106,7 +106,7 @@ impl UserRules {
     fn read_withdrawn_texts(&self) -> Vec<String> {
         let mut withdrawn: Vec<String> = Vec::new();
         for rule in self.replaced_texts() {
-            for_each_identifier(rule, |name| withdrawn.push(name.text.to_owned()));
+            for_each_name(rule, |name| withdrawn.push(name.text.to_owned()));
         }
         withdrawn.sort_unstable();
         withdrawn.dedup();
@@ -209,6 +209,8 @@ const BLOCK_CHARS: u64 = 44;
 
 #[cfg(test)]
 mod tests {
+    use ctxhost_engine_api::testing::TranscriptBuilder;
+
     use super::*;
 
     fn holding(texts: &[&str]) -> Vec<String> {
@@ -260,5 +262,21 @@ mod tests {
         let block = book.render(BLOCK_CHARS + 80, |_, _| false);
         assert!(block.contains("thing49") && !block.contains("thing0 "), "{block}");
         assert!(weighted_chars(&block) <= BLOCK_CHARS + 80);
+    }
+
+    #[test]
+    fn an_id_that_only_the_word_before_it_shows_is_withdrawn_with_its_rule() {
+        let mut rules = UserRules::default();
+        let mut talk = TranscriptBuilder::new();
+        talk.user("Always use the staging server amber-42.");
+        talk.user("From now on always use the staging server birch-17 instead.");
+        let mut names = NameLedger::default();
+        for entry in talk.transcript().iter() {
+            names.read_entry(&entry);
+            rules.read_message(entry.seq(), entry.text(), &names);
+        }
+        assert_eq!(rules.withdrawn_texts(), ["amber-42"]);
+        let withdrawn: Vec<u32> = rules.withdrawn_names().collect();
+        assert_eq!(withdrawn, Vec::from_iter(names.find_number("amber-42")));
     }
 }

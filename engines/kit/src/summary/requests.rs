@@ -4,12 +4,9 @@ use ctxhost_engine_api::transcript::tokens::weighted_chars;
 
 use super::excerpt::{ExcerptRole, MessageExcerpt};
 use super::sections::{MAX_REQUESTS, REQUEST_LIMIT_CHARS};
-use super::sentences::{sentences, strip_bullet, strip_emphasis};
-use crate::dialogue::is_assent;
+use super::sentences::{strip_bullet, strip_emphasis};
+use crate::antecedent::quote_antecedent;
 use crate::text::prefix;
-
-/// Length of the proposal that an assent refers to, in weighted characters.
-const PROPOSAL_CHARS: u64 = 200;
 
 /// Marks a truncated request; the ledger has the full text.
 const MORE: &str = " […]";
@@ -47,20 +44,16 @@ pub(super) fn is_final_answer(excerpt: &MessageExcerpt<'_>) -> bool {
     excerpt.role == ExcerptRole::Assistant && !excerpt.calls_tools && !excerpt.text.is_empty()
 }
 
-/// A request on one line. An assent is rendered with the proposal it refers to.
+/// A request on one line; one that agrees to a proposal with it.
 fn line(excerpts: &[MessageExcerpt<'_>], at: usize) -> String {
     let text = excerpts.get(at).map_or("", |excerpt| excerpt.text.as_ref());
     let request = whole_words(&strip_emphasis(strip_bullet(text.trim())), REQUEST_LIMIT_CHARS);
-    if !is_assent(text) {
-        return request;
-    }
     let before = excerpts.get(..at).unwrap_or(&[]).iter().rev();
-    let proposal = before
+    let answer = before
         .take_while(|excerpt| excerpt.role != ExcerptRole::User)
-        .find(|excerpt| excerpt.role == ExcerptRole::Assistant)
-        .and_then(|excerpt| sentences(&excerpt.text).pop());
-    match proposal {
-        Some(proposal) => format!("{request} (to: {})", whole_words(&proposal, PROPOSAL_CHARS)),
+        .find(|excerpt| excerpt.role == ExcerptRole::Assistant);
+    match answer.and_then(|answer| quote_antecedent(text, &answer.text)) {
+        Some(antecedent) => format!("{request} (to: {antecedent})"),
         None => request,
     }
 }
@@ -82,6 +75,7 @@ fn whole_words(text: &str, max_chars: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dialogue::is_assent;
     use crate::summary::extract::tests::excerpt_of;
 
     #[test]
@@ -108,7 +102,7 @@ mod tests {
         let proposal =
             excerpt_of(ExcerptRole::Assistant, "Two files are left. Shall I remove both?");
         let assent = excerpt_of(ExcerptRole::User, "yes, go ahead");
-        let expected_line = ["yes, go ahead (to: Shall I remove both?)"];
+        let expected_line = ["yes, go ahead (to: Two files are left. Shall I remove both?)"];
         assert_eq!(pending_requests(&[proposal, assent.clone()], false), expected_line);
         assert_eq!(pending_requests(&[assent], false), ["yes, go ahead"]);
         for (text, expected) in

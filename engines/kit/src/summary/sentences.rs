@@ -19,7 +19,8 @@ pub(super) struct Sentence {
 }
 
 /// The sentences of a text, in order.
-pub(super) fn sentences(text: &str) -> Vec<String> {
+#[cfg(test)]
+fn sentences(text: &str) -> Vec<String> {
     sentences_with_topics(text).into_iter().map(|sentence| sentence.text).collect()
 }
 

@@ -27,7 +27,16 @@ impl EngineSelection {
         config: &Config,
         rules: Option<&WorkspaceRules>,
     ) -> Result<EngineSelection, EngineRegistryError> {
-        let engines = engine_chain(config, &config.slot().engine, rules)?;
+        let mut engines = engine_chain(config, &config.slot().engine, rules)?;
+        // The same file is the same engine, whatever path names it: a program may read its config by a relative path, and
+        // watches it by an absolute one.
+        for engine in &mut engines {
+            if let EngineSource::File(path) = &mut engine.source
+                && let Ok(absolute) = std::path::absolute(&*path)
+            {
+                *path = absolute;
+            }
+        }
         let sha256 = |engine: &EngineSpec| match &engine.source {
             // An unreadable file is reported when the engine is opened.
             EngineSource::File(path) => inspect(path).ok().map(|file| file.sha256),
@@ -77,4 +86,21 @@ pub(crate) fn fallback_engine(config: &Config, rules: Option<&WorkspaceRules>) -
         rules.apply_to(&mut legacy);
     }
     legacy
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_config_read_by_another_path_selects_the_same_engines() {
+        let text = "[plugins.slots]\ncontext_engine = \"mine\"\n[plugins.entries.mine]\npath = \"Cargo.toml\"\n";
+        // Any file that exists: the reason why another one is refused would name its path.
+        let selection = |name: &str| {
+            EngineSelection::from_config(&Config::parse(name, text).unwrap(), None).unwrap()
+        };
+        let absolute = std::path::absolute("ctxhost.toml").unwrap();
+        assert_eq!(selection("ctxhost.toml"), selection(absolute.to_str().unwrap()));
+        assert_ne!(selection("ctxhost.toml"), selection("elsewhere/ctxhost.toml"));
+    }
 }

@@ -2,7 +2,7 @@
 
 use crate::engine_open::registry_error;
 use crate::error::CliError;
-use crate::render::context_usage::{self, WindowBudget};
+use crate::render::context_usage::{self, NextRequest};
 use crate::render::format::{format_count, group_digits};
 use crate::render::style::TextStyle;
 use crate::session_arg::parse_compaction;
@@ -101,19 +101,15 @@ pub(super) async fn run(
 }
 
 fn describe_context(occupancy: &WindowOccupancy, style: TextStyle) -> String {
-    let WindowOccupancy { view, budget_tokens, window_tokens, reserve_tokens, .. } = occupancy;
-    let filling = ContextUsage::from_transcript(view);
-    let window = WindowBudget {
-        window_tokens: *window_tokens,
-        reserve_tokens: *reserve_tokens,
-        budget_tokens: *budget_tokens,
-    };
+    let WindowOccupancy { preview, compaction, window_tokens, model } = occupancy;
+    let filling = ContextUsage::from_transcript(&preview.view);
+    let next = NextRequest::new(preview, *compaction, *window_tokens);
     format!(
         "{}, window {} tokens, engine {}\n{}",
-        occupancy.model,
+        model,
         group_digits(*window_tokens),
-        occupancy.engine,
-        context_usage::render(&filling, window, style).trim_end()
+        preview.engine,
+        context_usage::render(&filling, next, style).trim_end()
     )
 }
 

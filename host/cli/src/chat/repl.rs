@@ -1,5 +1,6 @@
 //! The read-eval loop of the chat.
 
+use std::io::ErrorKind;
 use std::process::ExitCode;
 
 use rustyline::DefaultEditor;
@@ -87,5 +88,12 @@ impl InputLines {
 }
 
 fn input_error(error: ReadlineError) -> CliError {
+    if let ReadlineError::Io(error) = &error
+        && error.kind() == ErrorKind::InvalidData
+    {
+        let error =
+            CliError::user("a line of the input is not UTF-8 text; the chat ends before it");
+        return error.hint("convert the input, for example with `iconv -t UTF-8`");
+    }
     CliError::internal(format!("cannot read from the terminal: {error}"))
 }

@@ -1,5 +1,6 @@
 //! Finds session files: in the folders of agents, in the current folder, and in given paths.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -142,8 +143,9 @@ fn select(
         let newest_first = b.session.changed_ms.cmp(&a.session.changed_ms);
         newest_first.then_with(|| a.session.path.cmp(&b.session.path))
     });
-    // Folders of agents may lie in each other, or in a folder of `--path`.
-    candidates.dedup_by(|a, b| a.session.path == b.session.path);
+    // Folders of agents may lie in each other or in a folder of `--path`, and may be links to each other.
+    let mut seen = HashSet::new();
+    candidates.retain(|candidate| seen.insert(real_path(&candidate.session.path)));
     let is_large =
         |candidate: &Candidate| !candidate.is_named && candidate.session.bytes > MAX_SESSION_BYTES;
     left_out.large = candidates.iter().filter(|candidate| is_large(candidate)).count();
@@ -162,6 +164,12 @@ fn select(
         SessionToRead { path, name, agent, changed_ms }
     });
     FoundSessions { sessions: sessions.collect(), left_out, searched }
+}
+
+/// The path without links. A session in a database is named below it, as if that were a folder.
+fn real_path(path: &Path) -> PathBuf {
+    let in_parent = || Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?));
+    path.canonicalize().ok().or_else(in_parent).unwrap_or_else(|| path.to_owned())
 }
 
 /// A search below a folder, whose files may be anything.

@@ -6,6 +6,7 @@ use textwrap::core::display_width;
 use super::format::{format_count, format_percent, group_digits, one_line};
 use super::style::{TextStyle, Tone};
 use ctxhost_agent::context_usage::{ContextUsage, UsageCategory, UsagePart};
+use ctxhost_context::{Budget, CompactionPolicy, PromptPreview};
 
 /// Cells of the grid, each 1 % of the window.
 const CELLS: usize = 100;
@@ -25,6 +26,36 @@ pub(crate) struct WindowBudget {
     pub(crate) budget_tokens: u64,
 }
 
+/// The next request and the window it has to fit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NextRequest<'a> {
+    window: WindowBudget,
+    engine: &'a str,
+    tokens: u64,
+    needs_compaction: bool,
+    /// When the host may compact for it.
+    compaction: CompactionPolicy,
+}
+
+impl<'a> NextRequest<'a> {
+    pub(crate) fn new(
+        preview: &'a PromptPreview,
+        compaction: CompactionPolicy,
+        window_tokens: u64,
+    ) -> NextRequest<'a> {
+        let Budget { tokens: budget_tokens, reserve_tokens, .. } = preview.budget;
+        let window = WindowBudget { window_tokens, reserve_tokens, budget_tokens };
+        let PromptPreview { engine, tokens, needs_compaction, .. } = preview;
+        NextRequest {
+            window,
+            engine,
+            tokens: *tokens,
+            needs_compaction: *needs_compaction,
+            compaction,
+        }
+    }
+}
+
 /// A line of figures and the look of its cells.
 struct UsageRow {
     symbol: char,
@@ -33,9 +64,9 @@ struct UsageRow {
     tokens: u64,
 }
 
-/// The grid with its figures, what could be freed, and when the next compaction is due.
-pub(crate) fn render(filling: &ContextUsage, window: WindowBudget, style: TextStyle) -> String {
-    let rows = rows(filling, window);
+/// The grid with its figures, what could be freed, and what becomes of the next request.
+pub(crate) fn render(filling: &ContextUsage, next: NextRequest<'_>, style: TextStyle) -> String {
+    let rows = rows(filling, next.window);
     let whole_tokens = rows.iter().map(|row| row.tokens).sum::<u64>().max(1);
     let cells = cells(&rows, whole_tokens, style);
     let mut text = String::new();
@@ -53,7 +84,7 @@ pub(crate) fn render(filling: &ContextUsage, window: WindowBudget, style: TextSt
         });
         text += &format!("{}\n", format!("{cells}{}", figures.unwrap_or_default()).trim_end());
     }
-    text + &usage_lines(filling, window, style)
+    text + &usage_lines(filling, next, style)
 }
 
 /// Room for names in a terminal: what cells, mark and figures leave.
@@ -75,13 +106,13 @@ fn shorten(name: &str, width: usize) -> String {
 }
 
 /// The lines below the grid.
-fn usage_lines(filling: &ContextUsage, window: WindowBudget, style: TextStyle) -> String {
-    let WindowBudget { budget_tokens, .. } = window;
-    let (used, budget) = (group_digits(filling.tokens), group_digits(budget_tokens));
+fn usage_lines(filling: &ContextUsage, next: NextRequest<'_>, style: TextStyle) -> String {
+    let budget_tokens = next.window.budget_tokens;
+    let (used, budget) = (group_digits(next.tokens), group_digits(budget_tokens));
     // Of no budget, nothing is a share.
     let share = match budget_tokens {
         0 => String::new(),
-        _ => format!(" ({})", format_percent(filling.tokens as f64 * 100.0 / budget_tokens as f64)),
+        _ => format!(" ({})", format_percent(next.tokens as f64 * 100.0 / budget_tokens as f64)),
     };
     let mut text = format!("\n{used} of {budget} budget tokens used{share}\n");
     let (results, arguments) = (filling.old_results_tokens, filling.old_arguments_tokens);
@@ -93,19 +124,37 @@ fn usage_lines(filling: &ContextUsage, window: WindowBudget, style: TextStyle) -
             group_digits(arguments)
         );
     }
-    let next = match (filling.turn_tokens, filling.turns_left(budget_tokens)) {
-        _ if filling.tokens > budget_tokens => {
-            style.paint(Tone::Warning, "over the budget: the next request is compacted first")
-        }
+    text + &outlook(filling, next, style) + "\n"
+}
+
+/// What becomes of the next request.
+fn outlook(filling: &ContextUsage, next: NextRequest<'_>, style: TextStyle) -> String {
+    let budget_tokens = next.window.budget_tokens;
+    if next.needs_compaction {
+        let text = match next.compaction {
+            CompactionPolicy::Never => {
+                "over the budget: the next request waits until you compact (compaction.timing)"
+            }
+            _ => "over the budget: the next request is compacted first",
+        };
+        return style.paint(Tone::Warning, text);
+    }
+    if filling.tokens > budget_tokens {
+        return format!(
+            "{} selects what fits from {} tokens of history, without a compaction",
+            next.engine,
+            group_digits(filling.tokens)
+        );
+    }
+    match (filling.turn_tokens, filling.turns_left(budget_tokens)) {
         (Some(turn_tokens), Some(turns)) => format!(
-            "next compaction in about {}, at {} tokens a turn (mean of the last {})",
+            "full in about {}, at {} tokens a turn (mean of the last {})",
             format_count(turns, "turn"),
             group_digits(turn_tokens),
             group_digits(filling.turns)
         ),
-        _ => "no turn yet to predict the next compaction from".into(),
-    };
-    text + &next + "\n"
+        _ => "no turn yet to predict from when the budget is full".into(),
+    }
 }
 
 fn rows(filling: &ContextUsage, window: WindowBudget) -> Vec<UsageRow> {
@@ -186,12 +235,21 @@ mod tests {
         }
     }
 
-    const WINDOW: WindowBudget =
-        WindowBudget { window_tokens: 100_000, reserve_tokens: 20_000, budget_tokens: 66_000 };
+    const NEXT: NextRequest<'_> = NextRequest {
+        window: WindowBudget {
+            window_tokens: 100_000,
+            reserve_tokens: 20_000,
+            budget_tokens: 66_000,
+        },
+        engine: "legacy",
+        tokens: 40_000,
+        needs_compaction: false,
+        compaction: CompactionPolicy::WhenWanted,
+    };
 
     #[test]
     fn the_grid_has_a_hundred_cells() {
-        insta::assert_snapshot!(render(&filling(), WINDOW, TextStyle::default()));
+        insta::assert_snapshot!(render(&filling(), NEXT, TextStyle::default()));
     }
 
     #[test]
@@ -199,22 +257,35 @@ mod tests {
         let mut filling = filling();
         filling.parts[2].tool = "mcp__server-of-somebody__read_a_file_of_the_workspace".into();
         let style = TextStyle { color: false, width: Some(80) };
-        let text = render(&filling, WINDOW, style);
+        let text = render(&filling, NEXT, style);
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         assert!(text.contains("results of") && text.contains("_workspace"), "{text}");
     }
 
     #[test]
     fn colour_changes_the_cells_and_no_figure() {
-        let colored = render(&filling(), WINDOW, TextStyle { color: true, width: None });
+        let colored = render(&filling(), NEXT, TextStyle { color: true, width: None });
         assert_eq!(colored.matches('■').count(), 100 + 6);
         assert!(colored.contains("results of shell"));
     }
 
     #[test]
     fn an_exceeded_budget_is_reported() {
-        let window = WindowBudget { budget_tokens: 30_000, ..WINDOW };
-        let text = render(&filling(), window, TextStyle::default());
-        assert!(text.contains("over the budget: "), "{text}");
+        let window = WindowBudget { budget_tokens: 30_000, ..NEXT.window };
+        let next = NextRequest { window, needs_compaction: true, ..NEXT };
+        let render = |next| render(&filling(), next, TextStyle::default());
+        let text = render(next);
+        assert!(text.contains("40,000 of 30,000 budget tokens used (133.3%)"), "{text}");
+        assert!(text.contains("the next request is compacted first"), "{text}");
+        let text = render(NextRequest { compaction: CompactionPolicy::Never, ..next });
+        assert!(text.contains("waits until you compact"), "{text}");
+        // Many engines make each request fit.
+        let fitting =
+            NextRequest { engine: "window", tokens: 29_000, needs_compaction: false, ..next };
+        let text = render(fitting);
+        assert!(text.contains("29,000 of 30,000 budget tokens used (96.7%)"), "{text}");
+        let selected =
+            "window selects what fits from 40,000 tokens of history, without a compaction";
+        assert!(text.contains(selected), "{text}");
     }
 }

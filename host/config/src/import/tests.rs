@@ -426,3 +426,14 @@ fn a_name_with_line_ends_is_no_setting() {
     assert_eq!(config.matches("200000").count(), 1, "{config}");
     crate::Config::parse("ctxhost.toml", &config).unwrap();
 }
+
+#[test]
+fn a_value_that_our_settings_do_not_allow_is_skipped() {
+    let models = json!([{ "id": "ok", "contextWindow": 200_000 }, { "id": "huge", "contextWindow": 5_000_000_000_u64 }]);
+    let theirs = json!({ "models": { "providers": { "p": { "models": models } } } });
+    let import = imported(SourceAgent::OpenClaw, &theirs);
+    crate::Config::parse("ctxhost.toml", &render(&import)).unwrap();
+    assert_eq!(import.settings.len(), 1);
+    let skipped = import.skipped.last().unwrap();
+    assert!(skipped.reason.starts_with("is 5000000000; models.\"p/huge\".window_tokens must be"));
+}

@@ -84,7 +84,10 @@ fn default_and_range(setting: &Setting) -> String {
             let words: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
             format!("{default}; {}", words.join(", "))
         }
-        SettingKind::Text | SettingKind::AnyText | SettingKind::Duration => kind("text"),
+        SettingKind::Text
+        | SettingKind::AnyText
+        | SettingKind::Variable
+        | SettingKind::Duration => kind("text"),
         SettingKind::Url => kind("URL"),
         SettingKind::Digest => kind("SHA-256"),
         SettingKind::List | SettingKind::Keys | SettingKind::Rules | SettingKind::Slot => {
@@ -366,7 +369,9 @@ fn samples(setting: &Setting) -> Vec<String> {
     let texts = match setting.kind {
         SettingKind::Flag => vec!["true".into(), "false".into()],
         SettingKind::Word(words) => words.iter().map(|word| format!("{word:?}")).collect(),
-        SettingKind::Text | SettingKind::AnyText | SettingKind::Slot => vec!["\"x\"".into()],
+        SettingKind::Text | SettingKind::AnyText | SettingKind::Variable | SettingKind::Slot => {
+            vec!["\"x\"".into()]
+        }
         SettingKind::Url => vec!["\"https://x/v1\"".into()],
         SettingKind::Digest => vec![format!("{:?}", "ab".repeat(32))],
         SettingKind::List => vec!["[\"x\"]".into()],

@@ -240,3 +240,39 @@ fn what_a_start_would_refuse_is_refused_here() {
         Config::parse("ctxhost.toml", text).expect(text);
     }
 }
+
+#[test]
+fn a_key_in_the_place_of_a_variable_is_refused_and_not_shown() {
+    let check = |text: &str, key: &str| {
+        let shown = shown(&refusal(text));
+        assert!(shown.contains("must be the name of an environment variable"), "{shown}");
+        assert!(!shown.contains(key), "{shown}");
+        assert!(shown.contains("window"), "the lines around it: {shown}");
+    };
+    for key in [
+        "sk-proj-0123",
+        "sk-ant-api03-AbC",
+        "AIzaSyD4f5gH6jK7lM8nB9vC0xZ1aS2dF3gH4",
+        "gsk_0a1b2c3d4e5f6g7h8i9j",
+    ] {
+        // Beside another error, whose lines would show it.
+        for quote in ['"', '\''] {
+            let text = format!(
+                "[models.\"a/b\"]\nwindow_tokens = 0\n[providers.p]\ndialect = \"openai\"\napi_key_env = {quote}{key}{quote}\nheader = {{}}\n"
+            );
+            check(&text, key);
+        }
+    }
+    for setting in ["gateway.token_env", "store.url_env"] {
+        check(&format!("model.window_query_ms = 1\n{setting} = \"not a name\"\n"), "not a name");
+    }
+    for name in ["OPENAI_API_KEY", "openai_key", "_K2", "MY_KEY_FOR_THE_SECOND_ACCOUNT_2"] {
+        Config::parse("ctxhost.toml", &format!("gateway.token_env = {name:?}")).unwrap();
+    }
+}
+
+#[test]
+fn an_address_with_a_variable_is_refused() {
+    let text = "[providers.p]\ndialect = \"openai\"\nbase_url = \"http://${HOST}/v1\"\n";
+    assert!(line(text).contains("${NAME} is not replaced in it"), "{}", line(text));
+}

@@ -72,6 +72,10 @@ fn matches_pattern(text: &str, pattern: &Value) -> bool {
     match pattern.as_str().unwrap() {
         r"\S" => !text.trim().is_empty(),
         "^https?://" => text.starts_with("http://") || text.starts_with("https://"),
+        "^[A-Za-z_][0-9A-Za-z_]*$" => {
+            let is_word = |it: u8| it.is_ascii_alphanumeric() || it == b'_';
+            text.bytes().all(is_word) && text.starts_with(|it: char| !it.is_ascii_digit())
+        }
         "^[0-9A-Fa-f]{64}$" => text.len() == 64 && text.bytes().all(|it| it.is_ascii_hexdigit()),
         other => panic!("the test does not know the pattern {other}"),
     }

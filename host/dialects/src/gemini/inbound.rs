@@ -9,12 +9,13 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::API;
+use super::signatures::{sign_first_call, starts_turn};
+use super::{API, call_of, field, is_gemini_3};
 use crate::inbound::{
     InboundDialect, InboundError, ItemEdit, ItemGroup, LoweredBody, NamedCall, ParseContext,
-    ParsedBody, ParsedEntry, UnansweredCalls, apply_edit, assistant_entry, edit_user_parts,
-    invalid_request, list_span, object_item, optional_count, output_limit, raw_fields, raw_items,
-    result_entry, user_entry,
+    ParsedBody, ParsedEntry, TurnItem, UnansweredCalls, apply_edit, assistant_entry,
+    edit_user_parts, invalid_request, list_span, object_item, optional_count, output_limit,
+    raw_fields, raw_items, result_entry, user_entry,
 };
 use crate::json::{parse_object, set, string, take, take_text, text, text_or_json};
 use crate::message::{ChatBlock, ChatMessage, ToolCallBlock};
@@ -156,6 +157,19 @@ impl InboundDialect for GeminiInbound {
         set(first, "parts", parts);
         None
     }
+
+    fn complete_turn_item(&self, model: &str, item: &mut Value) -> TurnItem {
+        if !is_gemini_3(model) || !is_model(item) && starts_turn(parts_of(item)) {
+            return TurnItem::Start;
+        }
+        let is_signed = is_model(item)
+            && match item.get_mut("parts") {
+                Some(Value::Array(parts)) => sign_first_call(parts),
+                Some(part @ Value::Object(_)) => sign_first_call(std::slice::from_mut(part)),
+                _ => false,
+            };
+        if is_signed { TurnItem::Changed } else { TurnItem::Complete }
+    }
 }
 
 fn is_model(content: &Value) -> bool {
@@ -177,15 +191,6 @@ fn take_parts(content: &mut Value) -> Vec<Value> {
         part @ Value::Object(_) => vec![part],
         _ => Vec::new(),
     }
-}
-
-/// A field in either spelling: the API accepts camel case and snake case.
-fn field<'a>(part: &'a Value, camel: &str, snake: &str) -> Option<&'a Value> {
-    part.get(camel).or_else(|| part.get(snake))
-}
-
-fn call_of(part: &Value) -> Option<&Value> {
-    field(part, "functionCall", "function_call")
 }
 
 fn response_of(part: &Value) -> Option<&Value> {

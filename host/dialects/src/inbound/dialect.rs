@@ -12,10 +12,26 @@ use super::parsed::{ItemGroup, ParseContext, ParsedBody};
 /// What helps if a history that the provider stores is too large.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoredOverflow {
-    /// This body: the provider then leaves out the oldest items itself.
-    Resend(String),
+    /// Another body: the provider then leaves out the oldest items itself.
+    Resend {
+        /// The body.
+        body: String,
+        /// The id of the stored history; `None` if single items are stored.
+        history: Option<String>,
+    },
     /// This error with status 404: the client then sends its whole history.
     NotFound(Value),
+}
+
+/// An item at the end of a changed list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TurnItem {
+    /// It starts the current turn, or nothing is required of the turn.
+    Start,
+    /// It has what is required.
+    Complete,
+    /// What was missing has been added.
+    Changed,
 }
 
 /// A dialect as its clients speak it. It knows bytes and messages, no socket and no session.
@@ -85,6 +101,13 @@ pub trait InboundDialect: Send + Sync + fmt::Debug {
     /// nothing does, or if the body has its whole history.
     fn stored_overflow(&self, _json: &str) -> Option<StoredOverflow> {
         None
+    }
+
+    /// Adds to an item what the provider requires in the current turn and not before it: a plan may have dropped the
+    /// message that ended an older turn. Called with the items of a changed list, the last one first, until it returns
+    /// [`TurnItem::Start`].
+    fn complete_turn_item(&self, _model: &str, _item: &mut Value) -> TurnItem {
+        TurnItem::Start
     }
 
     /// Joins `second` to `first` if the dialect requires one item; else gives `second` back.

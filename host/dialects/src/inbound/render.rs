@@ -6,7 +6,7 @@ use std::ops::Range;
 use ctxhost_engine_api::{Entry, PlanItem, Role};
 use serde_json::Value;
 
-use super::dialect::InboundDialect;
+use super::dialect::{InboundDialect, TurnItem};
 use super::edits::ItemEdit;
 use super::item_json::parse_item;
 use super::parsed::ParsedBody;
@@ -76,7 +76,7 @@ pub fn render_body(
         // No provider answers an empty list; Ollama takes it for a request to load the model.
         return source.json.as_bytes().to_vec();
     }
-    writer.join_parts().into_bytes()
+    writer.join_parts().complete_turn().into_bytes()
 }
 
 impl SourceBody<'_> {
@@ -167,6 +167,16 @@ enum BodyPart {
     Inserted(Value),
 }
 
+impl BodyPart {
+    /// The group whose original items it is.
+    fn group(&self) -> Option<usize> {
+        match self {
+            BodyPart::Original(group) => Some(*group),
+            BodyPart::Inserted(_) => None,
+        }
+    }
+}
+
 struct BodyWriter<'a> {
     dialect: &'a dyn InboundDialect,
     source: SourceBody<'a>,
@@ -254,10 +264,7 @@ impl BodyWriter<'_> {
             joined.extend([last, part]);
             return;
         }
-        let groups = [&last, &part].map(|part| match part {
-            BodyPart::Original(group) => Some(*group),
-            BodyPart::Inserted(_) => None,
-        });
+        let groups = [last.group(), part.group()];
         // Values are moved: an item that grew by many joins is not cloned for the next one.
         let (mut first, second) = (self.part_value(last), self.part_value(part));
         let Some(second) = self.dialect.join_items(&mut first, second) else {
@@ -288,6 +295,29 @@ impl BodyWriter<'_> {
         }
     }
 
+    /// Adds what the provider requires of the items of the current turn.
+    fn complete_turn(mut self) -> Self {
+        let mut turn = Vec::new();
+        while let Some(part) = self.parts.pop() {
+            if !self.is_one_item(&part) {
+                turn.push(part);
+                continue;
+            }
+            let group = part.group();
+            let mut item = self.part_value(part);
+            let state = self.dialect.complete_turn_item(&self.source.body.model, &mut item);
+            turn.push(match group.filter(|_| state != TurnItem::Changed) {
+                Some(group) => BodyPart::Original(group),
+                None => BodyPart::Inserted(item),
+            });
+            if state == TurnItem::Start {
+                break;
+            }
+        }
+        self.parts.extend(turn.into_iter().rev());
+        self
+    }
+
     fn into_bytes(self) -> Vec<u8> {
         let json = self.source.json;
         let (before, after) = self.source.body.split_at_messages(json, self.parts.is_empty());
@@ -316,10 +346,7 @@ impl BodyWriter<'_> {
 
     /// How many parts from `at` on are groups that also follow each other in the source.
     fn adjacent_groups(&self, at: usize) -> usize {
-        let groups = self.parts.iter().skip(at).map_while(|part| match part {
-            BodyPart::Original(group) => Some(*group),
-            BodyPart::Inserted(_) => None,
-        });
+        let groups = self.parts.iter().skip(at).map_while(BodyPart::group);
         let mut length = 0;
         let mut expected = None;
         for group in groups {

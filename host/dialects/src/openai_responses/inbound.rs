@@ -55,8 +55,20 @@ struct ResponsesBody<'a> {
 impl ResponsesBody<'_> {
     /// Whether a part of the history is stored by the server, so that it cannot be shortened here.
     fn is_stored(&self) -> bool {
-        let mut ids = [self.previous_response_id, self.conversation].into_iter().flatten();
-        ids.any(|id| id.get() != "\"\"") || has_stored_questions(&self.input.items)
+        self.stored_history().is_some() || has_stored_questions(&self.input.items)
+    }
+
+    /// The field that names a stored history.
+    fn stored_history(&self) -> Option<&RawValue> {
+        let fields = [self.previous_response_id, self.conversation].into_iter().flatten();
+        fields.into_iter().find(|field| field.get() != "\"\"")
+    }
+
+    /// The id of a stored history. A conversation is named by its id or by an object with that.
+    fn history_id(&self) -> Option<String> {
+        let field: Value = serde_json::from_str(self.stored_history()?.get()).ok()?;
+        let id = field.get("id").unwrap_or(&field);
+        id.as_str().map(str::to_owned)
     }
 }
 
@@ -225,7 +237,10 @@ impl InboundDialect for OpenAiResponsesInbound {
         let fields = json.trim_start().strip_prefix('{')?;
         // A client that has set it gets what it asked for.
         let may_truncate = wire.truncation.is_none() && wire.is_stored();
-        may_truncate.then(|| StoredOverflow::Resend(format!(r#"{{"truncation":"auto",{fields}"#)))
+        may_truncate.then(|| StoredOverflow::Resend {
+            body: format!(r#"{{"truncation":"auto",{fields}"#),
+            history: wire.history_id(),
+        })
     }
 
     fn item_call_id(&self, item: &str) -> Option<String> {

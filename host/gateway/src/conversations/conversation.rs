@@ -48,6 +48,8 @@ pub(crate) struct ConversationState {
     pub known: Arc<KnownItems>,
     /// Whether it has a session file.
     pub is_persisted: bool,
+    /// Whether it was reported that its file cannot be written.
+    pub is_unwritten: bool,
     /// Whether a compaction was applied to it.
     pub is_compacted: bool,
     pub last_request: LastRequest,
@@ -195,6 +197,7 @@ impl Conversation {
         let state = ConversationState {
             known: Arc::new(known_items),
             is_persisted: false,
+            is_unwritten: false,
             is_compacted,
             last_request: LastRequest::default(),
             awaits_summary: false,

@@ -10,19 +10,21 @@ use super::core::Proxy;
 use super::ingest::IngestedRequest;
 use super::messages::ClientRequest;
 use super::request::{InFlightRequest, ProxyRequest};
+use crate::conversations::Conversation;
 use ctxhost_agent::SessionGuard;
 use ctxhost_context::Target;
 use ctxhost_dialects::message::TokenUsage;
+use ctxhost_dialects::usage::AnswerReport;
+use ctxhost_session::SessionError;
 
 impl Proxy {
-    /// Records a complete response and the usage in it.
-    pub fn record_answer(
-        self: &Arc<Self>,
-        mut in_flight: InFlightRequest,
-        usage: Option<TokenUsage>,
-    ) {
+    /// Records a complete response and what it reports.
+    pub fn record_answer(self: &Arc<Self>, mut in_flight: InFlightRequest, report: AnswerReport) {
         in_flight.pending.mark_answered();
-        if let (Some(request), Some(usage)) = (in_flight.request, usage) {
+        if let Some(history) = in_flight.truncated_history {
+            self.record_truncated(history, report.id.as_deref());
+        }
+        if let (Some(request), Some(usage)) = (in_flight.request, report.usage) {
             self.record_usage(*request, usage);
         }
         self.start_eviction();
@@ -52,11 +54,37 @@ impl Proxy {
 
     /// Writes the messages of a request to its session file; `false` if the session can no longer be used.
     fn write_out(&self, ingested: &mut IngestedRequest) -> bool {
-        let Err(error) = ingested.guard.write_out() else { return true };
-        tracing::warn!(session = ingested.session, %error, "cannot write messages to the session file: the conversation is reloaded");
-        // The write may be partial. Reopening the file repairs it.
-        self.invalidate(&ingested.conversation);
-        false
+        let session = &ingested.session;
+        match ingested.guard.write_out() {
+            Ok(()) => {
+                let mut state = ingested.conversation.state();
+                if state.is_persisted && std::mem::take(&mut state.is_unwritten) {
+                    tracing::info!(session, "the session file is written again");
+                }
+                true
+            }
+            // The conversation continues in memory.
+            Err(error @ SessionError::Unwritten { .. }) => {
+                self.report_unwritten(&ingested.conversation, &error);
+                true
+            }
+            Err(error) => {
+                tracing::warn!(session, %error, "cannot write messages to the session file: the conversation is reloaded");
+                // The write may be partial. Reopening the file repairs it.
+                self.invalidate(&ingested.conversation);
+                false
+            }
+        }
+    }
+
+    /// Logs once per conversation that its file cannot be written: each of its requests would repeat it.
+    pub(super) fn report_unwritten(&self, conversation: &Conversation, error: &SessionError) {
+        let session = conversation.id();
+        if std::mem::replace(&mut conversation.state().is_unwritten, true) {
+            tracing::debug!(session, %error, "the conversation is still in memory only");
+        } else {
+            tracing::warn!(session, %error, "cannot write the conversation to its file: it is kept in memory only, and a restart would lose it");
+        }
     }
 
     async fn end_turn(

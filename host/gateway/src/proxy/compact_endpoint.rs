@@ -117,7 +117,7 @@ impl Proxy {
             "id": format!("cmp_{}", ingested.session),
             "encrypted_content": content,
         });
-        let model = request.endpoint.model(parsed.body).into_owned();
+        let model = parsed.body.model.clone().into_owned();
         let response = CompactResponse {
             item,
             model,
@@ -127,7 +127,7 @@ impl Proxy {
         // Codex sends the trigger in a normal, streamed request; `/responses/compact` is never streamed.
         let (content_type, body) = if !request.endpoint.is_generation() {
             ("application/json", response.compaction_body().to_string())
-        } else if request.endpoint.is_stream(parsed.body) {
+        } else if parsed.body.is_stream {
             ("text/event-stream", response.events())
         } else {
             ("application/json", response.response("completed").to_string())

@@ -20,7 +20,7 @@ use super::thinking::ThinkingPlan;
 use crate::conversations::{BadSessionId, RequestItems, session_scope};
 use ctxhost_agent::TurnError;
 use ctxhost_blobs::BlobError;
-use ctxhost_context::{CompactionOutcome, CompactionVerdict, Prompt, Target};
+use ctxhost_context::{CompactionOutcome, CompactionPolicy, CompactionVerdict, Prompt, Target};
 use ctxhost_dialects::inbound::ParsedBody;
 use ctxhost_models::ModelName;
 use ctxhost_session::{RecordBody, SessionError};
@@ -110,7 +110,7 @@ impl Proxy {
     ) -> Result<Option<CompressedMessages>, CompressError> {
         let Ok(json) = std::str::from_utf8(&request.body) else { return Ok(None) };
         let inbound = request.endpoint.inbound();
-        let body = inbound.parse_body(json).ok();
+        let body = request.endpoint.parse_body(json).ok();
         let scope =
             session_scope(&request.headers, body.as_ref().and_then(|body| body.session_hint))?;
         let Some(body) = body.filter(|body| !body.items.is_empty()) else { return Ok(None) };
@@ -162,13 +162,62 @@ impl Proxy {
         target
     }
 
-    /// Shapes messages until they fit together with their references.
+    /// Shapes messages until they fit together with their references, and so that the same messages get the same bytes
+    /// again: an engine keeps what it left out in a smaller attempt, and another request begins from there.
     async fn compress_to_fit(
         &self,
         ingested: &mut IngestedRequest,
         parsed: ParsedRequest<'_>,
         mut target: Target,
     ) -> Result<CompressedMessages, FitError> {
+        let mut fitted = self.fit(ingested, parsed, target.clone()).await?;
+        target.compaction = CompactionPolicy::WhenNeeded;
+        for _ in 0..self.settings.compress_tries {
+            if fitted.attempts == 1 {
+                break;
+            }
+            let again = self.fit(ingested, parsed, target.clone()).await?;
+            let is_stable = again.messages.body == fitted.messages.body;
+            let is_applied = fitted.is_applied || again.is_applied;
+            fitted = FittedMessages { is_applied, ..again };
+            if is_stable {
+                break;
+            }
+        }
+        let FittedMessages { messages, prompt, is_applied, .. } = fitted;
+        if is_applied || !messages.originals.is_empty() {
+            self.persist(ingested).await;
+        }
+        self.store_originals(ingested, messages.originals).await?;
+        let compaction = if is_applied {
+            "applied"
+        } else {
+            compaction_label(&prompt.compactions, ingested.is_fit_only())
+        };
+        let conversation_tokens = ingested.conversation.state().known.client_tokens();
+        let report = ShapingReport {
+            engine: prompt.engine,
+            tokens: Some(messages.tokens),
+            before_tokens: Some(conversation_tokens),
+            compaction,
+            session: ingested.session.clone(),
+            ..ShapingReport::default()
+        };
+        Ok(CompressedMessages {
+            body: messages.body,
+            before_tokens: conversation_tokens + target.overhead_tokens,
+            after_tokens: messages.tokens + target.overhead_tokens,
+            report,
+        })
+    }
+
+    /// Shapes messages in smaller and smaller attempts until they fit.
+    async fn fit(
+        &self,
+        ingested: &mut IngestedRequest,
+        parsed: ParsedRequest<'_>,
+        mut target: Target,
+    ) -> Result<FittedMessages, FitError> {
         let (mut budget_tokens, mut is_applied) = (None, false);
         let limit_tokens = target.max_tokens;
         let mut error = FitError::Target { tokens: 0, budget_tokens: 0 };
@@ -196,29 +245,11 @@ impl Proxy {
                 target.max_tokens = Some(prompt.budget_tokens.saturating_sub(over_tokens));
                 continue;
             }
-            if is_applied || !rendered.originals.is_empty() {
-                self.persist(ingested).await;
-            }
-            self.store_originals(ingested, rendered.originals).await?;
-            let compaction = if is_applied {
-                "applied"
-            } else {
-                compaction_label(&prompt.compactions, ingested.is_fit_only())
-            };
-            let conversation_tokens = ingested.conversation.state().known.client_tokens();
-            let report = ShapingReport {
-                engine: prompt.engine.clone(),
-                tokens: Some(rendered.tokens),
-                before_tokens: Some(conversation_tokens),
-                compaction,
-                session: ingested.session.clone(),
-                ..ShapingReport::default()
-            };
-            return Ok(CompressedMessages {
-                body: rendered.body,
-                before_tokens: conversation_tokens + target.overhead_tokens,
-                after_tokens: rendered.tokens + target.overhead_tokens,
-                report,
+            return Ok(FittedMessages {
+                messages: rendered,
+                prompt,
+                attempts: number + 1,
+                is_applied,
             });
         }
         Err(error)
@@ -246,6 +277,16 @@ impl Proxy {
         }
         Ok(())
     }
+}
+
+/// Messages that fit.
+struct FittedMessages {
+    messages: RenderedMessages,
+    prompt: Prompt,
+    /// The number of attempts that it took.
+    attempts: u32,
+    /// Whether a compaction was applied in any of them.
+    is_applied: bool,
 }
 
 /// The messages of one attempt.

@@ -32,7 +32,7 @@ use ctxhost_models::{ContextWindow, ModelName};
 const SESSIONS_FOLDER: &str = "gateway/sessions";
 
 /// Entries per cache of measurements; a full cache is cleared.
-const MAX_MEASURED: usize = 4_096;
+pub(super) const MAX_MEASURED: usize = 4_096;
 
 /// The request path of the gateway.
 #[derive(Debug)]
@@ -52,6 +52,8 @@ pub struct Proxy {
     firsts: Mutex<HashMap<SeededHash, SeededHash>>,
     /// Per session: the number of item groups whose thinking the upstream rejected.
     refused_thinking: Mutex<HashMap<String, usize>>,
+    /// Histories at providers that were too large for their model.
+    pub(super) truncated_histories: Mutex<HashSet<SeededHash>>,
     /// Models with a window too small for the engine that were reported already.
     small: Mutex<HashSet<ModelName>>,
     /// Conversations with an unshaped request that was reported already.
@@ -90,6 +92,7 @@ impl Proxy {
             sizes: Mutex::default(),
             firsts: Mutex::default(),
             refused_thinking: Mutex::default(),
+            truncated_histories: Mutex::default(),
             small: Mutex::default(),
             unshaped: Mutex::default(),
         })
@@ -140,7 +143,7 @@ impl Proxy {
     pub(super) fn overhead_tokens(&self, body: &ParsedBody<'_>) -> u64 {
         let size = |part: &&str| {
             let hash = SeededHash::new(self.seed, part);
-            get_or_measure(&self.sizes, hash, || tokens::estimate(part))
+            get_or_measure(&self.sizes, hash, || tokens::estimate_json(part))
         };
         body.prompt_parts.iter().map(size).sum()
     }

@@ -42,7 +42,7 @@ impl Proxy {
         let CountTokensRequest { request, report } = *in_flight.count_request?;
         let json = std::str::from_utf8(&request.body).ok()?;
         let inbound = request.endpoint.inbound();
-        let body = inbound.parse_body(json).ok()?;
+        let body = request.endpoint.parse_body(json).ok()?;
         let parsed = ParsedRequest { inbound, bytes: &request.body, json, body: &body };
         let tokens = report.tokens.or_else(|| self.estimate_tokens(parsed))?;
         let tokens = tokens + self.overhead_tokens(&body);

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use ctxhost_dialects::inbound::{InboundDialect, ParsedBody};
+use ctxhost_dialects::inbound::{InboundDialect, InboundError, ParsedBody};
 use ctxhost_dialects::{
     AnthropicInbound, DialectName, GeminiInbound, OllamaInbound, OpenAiChatInbound,
     OpenAiResponsesInbound,
@@ -88,13 +88,14 @@ impl Endpoint {
         self.action == EndpointAction::Generate
     }
 
-    /// The model: from the path if the endpoint has it there, else from the body.
-    pub(super) fn model<'a>(&'a self, body: &'a ParsedBody<'_>) -> Cow<'a, str> {
-        Cow::Borrowed(self.path_model.as_ref().map_or(&*body.model, |model| &model.id))
-    }
-
-    /// Whether the response is streamed.
-    pub(super) fn is_stream(&self, body: &ParsedBody<'_>) -> bool {
-        self.path_model.as_ref().map_or(body.is_stream, |model| model.is_stream)
+    /// Parses a body. What the path says of the model replaces what the body says.
+    ///
+    /// # Errors
+    ///
+    /// [`InboundError::InvalidRequest`].
+    pub(super) fn parse_body<'a>(&'a self, json: &'a str) -> Result<ParsedBody<'a>, InboundError> {
+        let body = self.inbound().parse_body(json)?;
+        let Some(PathModel { id, is_stream }) = &self.path_model else { return Ok(body) };
+        Ok(ParsedBody { model: Cow::Borrowed(id), is_stream: *is_stream, ..body })
     }
 }

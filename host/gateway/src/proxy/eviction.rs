@@ -155,11 +155,12 @@ impl Proxy {
                 Err(error) => Err(error),
             };
             if let Err(error) = moved {
-                let session = conversation.id();
-                tracing::warn!(session, %error, "cannot write the conversation to a file: it is kept in memory only");
+                self.report_unwritten(conversation, &error);
                 return false;
             }
-            conversation.state().is_persisted = true;
+            let mut state = conversation.state();
+            (state.is_persisted, state.is_unwritten) = (true, false);
+            drop(state);
         }
         if conversation.state().is_unindexed() {
             self.conversations.index(key, conversation);

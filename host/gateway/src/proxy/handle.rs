@@ -47,7 +47,7 @@ impl Proxy {
             }
         };
         let inbound = request.endpoint.inbound();
-        let body = inbound.parse_body(json);
+        let body = request.endpoint.parse_body(json);
         let session_hint = body.as_ref().ok().and_then(|body| body.session_hint);
         let scope = match session_scope(&request.headers, session_hint) {
             Ok(scope) => scope,
@@ -60,7 +60,7 @@ impl Proxy {
             }
         };
         let body = match body {
-            Ok(body) if self.is_model_name_too_long(&request.endpoint.model(&body)) => {
+            Ok(body) if self.is_model_name_too_long(&body.model) => {
                 return ProxyAction::pass_through(request);
             }
             Ok(body) if body.items.len() > self.settings.max_messages => {
@@ -71,7 +71,7 @@ impl Proxy {
             Ok(body) if !body.items.is_empty() => body,
             // No messages: the provider has them (`previous_response_id`), and there is nothing to
             // shape.
-            Ok(_) => return ProxyAction::pass_stored(request),
+            Ok(_) => return self.forward_stored(request),
             Err(error) => {
                 return self.forward_unread(request, self.unread_key(&request.body), &error);
             }
@@ -126,7 +126,7 @@ impl Proxy {
     ) -> ProxyAction {
         let is_fit_only = ingested.is_fit_only();
         let (target, window) = self.target(request, parsed.body, &ingested.guard, is_fit_only);
-        let is_stream = request.endpoint.is_stream(parsed.body);
+        let is_stream = parsed.body.is_stream;
         let proxy_request = ProxyRequest {
             client_request: request.clone(),
             conversation: ingested.conversation.clone(),
@@ -169,9 +169,8 @@ impl Proxy {
         guard: &SessionGuard,
         is_fit_only: bool,
     ) -> (Target, ContextWindow) {
-        let (provider, model) = (&*request.provider, request.endpoint.model(body));
-        let model =
-            ModelName::new(provider, long_window::window_model_name(&model, &request.headers));
+        let model = long_window::window_model_name(&body.model, &request.headers);
+        let model = ModelName::new(&*request.provider, model);
         let window = requested_window(self.runtime.models().window(&model), body.window_tokens);
         let mut window_tokens = window.tokens;
         let window = match guard.context().accounting().learned_window(&model) {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::body::Bytes;
 
 use super::messages::{ClientRequest, LocalResponse, ShapingReport};
+use super::stored_history::StoredHistory;
 use crate::conversations::{Conversation, PendingRequest};
 use ctxhost_context::Target;
 use ctxhost_models::ContextWindow;
@@ -19,13 +20,6 @@ pub enum ProxyAction {
 }
 
 impl ProxyAction {
-    /// Forwards a request whose history is at the provider.
-    pub(super) fn pass_stored(request: &ClientRequest) -> ProxyAction {
-        let mut forward = UpstreamRequest::unchanged(request);
-        forward.in_flight.stored_request = Some(Box::new(request.clone()));
-        ProxyAction::Forward(forward)
-    }
-
     /// Forwards a request unchanged; no engine sees it.
     pub(super) fn pass_through(request: &ClientRequest) -> ProxyAction {
         ProxyAction::Forward(UpstreamRequest::unchanged(request))
@@ -65,6 +59,8 @@ pub struct InFlightRequest {
     pub(super) pending: PendingRequest,
     /// Set for a request whose history is at the provider.
     pub(super) stored_request: Option<Box<ClientRequest>>,
+    /// Set for a request whose history the provider is asked to truncate.
+    pub(super) truncated_history: Option<StoredHistory>,
     /// Set for a request that only counts tokens.
     pub(super) count_request: Option<Box<CountTokensRequest>>,
 }

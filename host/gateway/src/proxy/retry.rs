@@ -6,13 +6,11 @@ use super::blocking_pool::{is_large, run_blocking};
 use super::client_errors::{self, OverflowSize};
 use super::core::Proxy;
 use super::ingest::{IngestedRequest, RequestMeta};
-use super::messages::ClientRequest;
-use super::request::{InFlightRequest, ProxyAction, ProxyRequest, UpstreamRequest};
+use super::request::{InFlightRequest, ProxyAction, ProxyRequest};
 use super::shaping::ParsedRequest;
 use crate::conversations::RequestItems;
 use ctxhost_agent::{SessionGuard, TurnError};
 use ctxhost_context::Target;
-use ctxhost_dialects::inbound::StoredOverflow;
 use ctxhost_dialects::{FailureReason, ProviderError};
 use ctxhost_models::ContextWindow;
 
@@ -33,7 +31,7 @@ impl Proxy {
         failure: &ProviderError,
     ) -> Option<ProxyAction> {
         if let Some(stored) = &in_flight.stored_request {
-            return retry_stored(stored, failure);
+            return self.retry_stored(stored, failure);
         }
         let request = *in_flight.request?;
         if !is_large(&request.client_request) {
@@ -127,7 +125,7 @@ impl Proxy {
         let client_request = request.client_request.clone();
         let json = std::str::from_utf8(&client_request.body).ok()?;
         let inbound = client_request.endpoint.inbound();
-        let body = inbound.parse_body(json).ok()?;
+        let body = client_request.endpoint.parse_body(json).ok()?;
         let parsed = ParsedRequest { inbound, bytes: &client_request.body, json, body: &body };
         let is_unchanged = request.conversation.state().known.len() == body.items.len();
         let mut ingested = match guard.filter(|_| is_unchanged) {
@@ -169,26 +167,6 @@ impl Proxy {
             }
         })
     }
-}
-
-/// Handles the overflow of a history that only the provider has.
-fn retry_stored(request: &ClientRequest, failure: &ProviderError) -> Option<ProxyAction> {
-    if failure.reason != FailureReason::ContextOverflow {
-        return None;
-    }
-    let json = std::str::from_utf8(&request.body).ok()?;
-    Some(match request.endpoint.inbound().stored_overflow(json)? {
-        StoredOverflow::Resend(body) => {
-            tracing::warn!(%failure, "a history that the provider stores is too large: sent again, and the provider drops its oldest items");
-            let mut forward = UpstreamRequest::unchanged(request);
-            forward.body = body.into();
-            ProxyAction::Forward(forward)
-        }
-        StoredOverflow::NotFound(error) => {
-            tracing::info!(%failure, "a thread that the provider stores is too large: the client has to send it whole");
-            ProxyAction::Respond(client_errors::not_found(&error))
-        }
-    })
 }
 
 /// The overflow error for a request that stays too large; `None` forwards the upstream's own error, because that one

@@ -48,6 +48,7 @@ impl ShapedRequest {
             pending: PendingRequest::new(&request.conversation),
             request: Some(Box::new(request)),
             stored_request: None,
+            truncated_history: None,
             count_request: None,
         };
         let body = lowered.unwrap_or(body);

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use ctxhost_engine_api::{Entry, Transcript};
-use ctxhost_engine_kit::requests::{SizedRequest, choose_requests};
+use ctxhost_engine_kit::requests::{RequestRoom, SizedRequest, choose_requests};
 
 use super::cost::{self, EntryCost};
 use super::shorten::MIN_TEXT_TOKENS;
@@ -158,7 +158,8 @@ fn requests(
             ..SizedRequest::new(&entry)
         })
         .collect();
-    choose_requests(sizes.into_iter(), room_tokens, |_| false).into_keys().collect()
+    let room = RequestRoom { tokens: room_tokens, long_tokens: 0, may_shorten: true };
+    choose_requests(sizes.into_iter(), room, |_| false).into_keys().collect()
 }
 
 #[cfg(test)]

@@ -38,6 +38,10 @@ fn format_of_lines(bytes: &[u8]) -> Option<ImportFormat> {
         if place == 0 && is_pi_header(&record) {
             return Some(ImportFormat::Pi);
         }
+        // Its messages are like those of an API, but calls and results have other blocks, which an import would lose.
+        if is_goose(&record) {
+            return None;
+        }
         // Another agent writes headers like Pi's, with version 0.
         is_foreign |= place == 0 && is_header_of_version_0(&record);
         // A Pi session with a damaged header: opening it names the command that repairs it.
@@ -121,9 +125,18 @@ fn is_codex(record: &JsonRecord) -> bool {
         && record.fields.get("payload").is_some_and(Value::is_object)
 }
 
+/// A message with content: in otherwise equal records, Qwen Code writes Gemini's `parts`.
 fn is_claude_code(record: &JsonRecord) -> bool {
     matches!(record.text("type"), Some("user" | "assistant"))
-        && record.fields.get("message").is_some_and(Value::is_object)
+        && record.fields.get("message").is_some_and(|message| message.get("content").is_some())
+}
+
+/// The first line of a recording of Goose, or one of its messages.
+fn is_goose(record: &JsonRecord) -> bool {
+    let is_header = record.text("working_dir").is_some() && record.text("description").is_some();
+    let blocks = record.fields.get("content").and_then(Value::as_array);
+    let is_own = |block: &Value| matches!(kind(block), "toolRequest" | "toolResponse");
+    is_header || blocks.is_some_and(|blocks| blocks.iter().any(is_own))
 }
 
 fn is_chat_message(record: &JsonRecord) -> bool {
@@ -216,6 +229,16 @@ mod tests {
             (r#"{"type":"session_meta"}"#, "unknown"),
             (r#"{"type":"user","message":{"role":"user","content":"hi"}}"#, "claude-code"),
             (r#"{"type":"user","message":"hi"}"#, "unknown"),
+            // Qwen Code and Goose.
+            (r#"{"type":"user","message":{"role":"user","parts":[{"text":"hi"}]}}"#, "unknown"),
+            (
+                r#"{"role":"assistant","content":[{"type":"toolRequest","id":"1","toolCall":{}}]}"#,
+                "unknown",
+            ),
+            (
+                "{\"working_dir\":\"/w\",\"description\":\"d\"}\n{\"role\":\"user\",\"content\":[]}",
+                "unknown",
+            ),
             (r#"{"role":"user","content":"hi"}"#, "openai"),
             (r#"[{"role":"user","content":"hi"}]"#, "openai"),
             (r#"{"sessionId":"s","projectHash":"h","startTime":"t"}"#, "gemini-cli"),

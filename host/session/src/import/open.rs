@@ -1,9 +1,9 @@
 //! Opens a recording of any format as a session in memory.
 
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
-use ctxhost_files::LongLine;
+use ctxhost_files::{FileLines, LongLine};
 use ruzstd::decoding::StreamingDecoder;
 use serde_json::Value;
 
@@ -87,16 +87,14 @@ const ZSTD_MAGIC: &[u8] = b"\x28\xB5\x2F\xFD";
 /// Limit for a compressed recording: a small file can hold any number of bytes.
 const DECOMPRESSED_BYTES: u64 = 512 << 20;
 
-/// The content of a recording that Codex compressed.
-fn decompress(bytes: &[u8]) -> io::Result<Vec<u8>> {
-    let decoder = StreamingDecoder::new(bytes).map_err(io::Error::other)?;
-    let mut content = Vec::new();
-    decoder.take(DECOMPRESSED_BYTES + 1).read_to_end(&mut content)?;
-    if content.len() as u64 > DECOMPRESSED_BYTES {
-        let reason = format!("its content exceeds the limit of {DECOMPRESSED_BYTES} bytes");
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, reason));
+/// The lines of a recording, decompressed if Codex has compressed it.
+fn read_lines(path: &Path) -> io::Result<FileLines> {
+    let lines = ctxhost_files::read_lines(path)?;
+    if !lines.bytes.starts_with(ZSTD_MAGIC) {
+        return Ok(lines);
     }
-    Ok(content)
+    let content = StreamingDecoder::new(&*lines.bytes).map_err(io::Error::other)?;
+    ctxhost_files::read_source_lines(content, DECOMPRESSED_BYTES)
 }
 
 /// Opens a recording of any format, also one compressed with zstd. Of a session in opencode's
@@ -115,11 +113,8 @@ pub fn open_file(path: &Path) -> Result<ImportedSession, ImportOpenError> {
     if opencode::is_database(path) {
         return Err(unreadable(several_sessions(path)));
     }
-    let lines = ctxhost_files::read_lines(path).map_err(unreadable)?;
+    let lines = read_lines(path).map_err(unreadable)?;
     let name = path.display().to_string();
-    if lines.bytes.starts_with(ZSTD_MAGIC) {
-        return open_bytes(&name, &decompress(&lines.bytes).map_err(unreadable)?);
-    }
     if let Some(stored) = opencode::read_storage(path, &lines.bytes) {
         return open_joined(path, &stored.map_err(unreadable)?);
     }

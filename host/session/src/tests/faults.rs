@@ -267,7 +267,7 @@ fn buffered_lines_are_written_at_a_flush_or_with_another_append() {
 }
 
 #[test]
-fn what_was_held_back_and_cannot_be_written_ends_the_session_and_leaves_the_file_as_it_was() {
+fn what_was_held_back_and_cannot_be_written_is_written_later() {
     for how in [How::Short, How::Full, How::Io] {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s.jsonl");
@@ -276,15 +276,46 @@ fn what_was_held_back_and_cannot_be_written_ends_the_session_and_leaves_the_file
         session.enable_write_behind();
         let before = fs::read(&path).unwrap();
         session.append_all([user("one"), user("two")], 1).unwrap();
-        let next = disk.0.lock().unwrap().seen;
-        disk.0.lock().unwrap().from = next;
-        session.flush().unwrap_err();
-        disk.heal();
-        let refused = session.append_all([user("three")], 1);
-        assert!(matches!(refused, Err(SessionError::Broken { .. })), "{how:?}: {refused:?}");
-        drop(session);
+        let fail_next = || {
+            let next = disk.0.lock().unwrap().seen;
+            disk.0.lock().unwrap().from = next;
+        };
+        fail_next();
+        let refused = session.flush();
+        assert!(matches!(refused, Err(SessionError::Unwritten { .. })), "{how:?}: {refused:?}");
         assert_eq!(fs::read(&path).unwrap(), before, "{how:?}");
+        // In memory the session continues, also with lines that would be written at once.
+        fail_next();
+        session.append(user("three")).unwrap();
+        session.append_all([user("four")], 1).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), before, "{how:?}");
+        disk.heal();
+        session.flush().unwrap();
+        let expected = session.to_bytes();
+        drop(session);
+        assert_eq!(fs::read(&path).unwrap(), expected, "{how:?}");
+        assert!(Session::read(&path).unwrap().problems().is_empty());
     }
+}
+
+#[test]
+fn a_write_that_was_held_back_and_cannot_be_synced_ends_the_session() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s.jsonl");
+    let disk = FaultyDisk::new(How::Io, usize::MAX, false);
+    let mut session = created(&disk, &path).unwrap();
+    session.enable_write_behind();
+    let before = fs::read(&path).unwrap();
+    session.append_all([user("one")], 1).unwrap();
+    // After the write.
+    let sync = disk.0.lock().unwrap().seen + 1;
+    disk.0.lock().unwrap().from = sync;
+    session.flush().unwrap_err();
+    disk.heal();
+    let refused = session.append_all([user("two")], 1);
+    assert!(matches!(refused, Err(SessionError::Broken { .. })), "{refused:?}");
+    drop(session);
+    assert_eq!(fs::read(&path).unwrap(), before);
 }
 
 #[test]

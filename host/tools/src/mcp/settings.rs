@@ -58,6 +58,15 @@ impl McpSettings {
         }
     }
 
+    /// The variables that its values name and that are not set: the key of the value, and the variable.
+    pub fn unset_variables(&self) -> Vec<(String, String)> {
+        let (McpTransport::Stdio { env: values, .. } | McpTransport::Http { headers: values, .. }) =
+            &self.transport;
+        let unset =
+            |(key, value): (&String, &String)| Some((key.clone(), expand_variables(value).err()?));
+        values.0.iter().filter_map(unset).collect()
+    }
+
     /// Resolves a relative working folder against this one.
     #[must_use]
     pub fn with_paths_from(mut self, folder: &Path) -> McpSettings {

@@ -38,6 +38,7 @@ fn speech_of(wire: Wire) -> Box<dyn InboundDialect> {
 struct ReceivedRequest {
     json: String,
     path: String,
+    model: &'static str,
     headers: HeaderMap,
     units: Vec<(Range<usize>, usize)>,
     places: HashMap<String, EntryLocation>,
@@ -77,7 +78,15 @@ impl ReceivedRequest {
             }
         }
         let units = spans(&units);
-        ReceivedRequest { path: dialect.path(&request), headers, json, units, places, conversation }
+        ReceivedRequest {
+            path: dialect.path(&request),
+            model: speaker.model(),
+            headers,
+            json,
+            units,
+            places,
+            conversation,
+        }
     }
 
     fn view(&self) -> Transcript {
@@ -91,6 +100,8 @@ impl ReceivedRequest {
     fn render(&self, speech: &dyn InboundDialect, lawful: &EnforcedPlan) -> String {
         let view = self.view();
         let body: ParsedBody<'_> = speech.parse_body(&self.json).unwrap();
+        // Where the model is in the path, the body has none.
+        let body = ParsedBody { model: self.model.into(), ..body };
         let written = SourceBody {
             json: &self.json,
             body: &body,

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use ctxhost_dialects::message::TokenUsage;
+use ctxhost_dialects::usage::AnswerReport;
 use ctxhost_gateway::proxy::ProxyAction;
 use ctxhost_session::{RecordBody, Session};
 use ctxhost_tests::rules::Wire;
@@ -234,7 +235,8 @@ async fn what_was_counted_is_learned_and_files_are_their_owners() {
     client.say("Begin.");
     let forward = gateway.ask(&client).await;
     let usage = TokenUsage { input: 4_000, output: 10, ..TokenUsage::default() };
-    gateway.exchange.record_answer(forward.in_flight, Some(usage));
+    let report = AnswerReport { usage: Some(usage), id: None };
+    gateway.exchange.record_answer(forward.in_flight, report);
     client.answer("Begun.");
     client.say("More.");
     let session = gateway.ask(&client).await.report.session;

@@ -2,15 +2,13 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::gemini::signatures::{sign_first_call, starts_turn};
 use crate::gemini::{API, GENERATED_ID_PREFIX, is_gemini_3, path_name};
 use crate::json::text;
 use crate::message::{AssistantMessage, ChatBlock, arguments_object};
 use crate::pairing::{ConversationStep, NO_RESULT, PairedCall, is_blank, pair_messages, tool_name};
 use crate::request::ModelRequest;
 use crate::turns::{RoleTurn, TurnList};
-
-/// The placeholder that Google accepts for a signature the history does not have (G-7).
-const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
 /// The image types that the API accepts.
 const IMAGE_TYPES: [&str; 5] =
@@ -174,16 +172,11 @@ fn signed(mut part: Value, signature: Option<&str>) -> Value {
 
 /// Signs the first call of each step since the last user turn (G-7).
 fn sign_calls(turns: &mut [RoleTurn<TurnRole>]) {
-    // A turn of images alone may belong to results. Signing a step too many is harmless.
-    let has_text = |turn: &RoleTurn<TurnRole>| {
-        turn.role == TurnRole::User && turn.parts.iter().any(|part| part.get("text").is_some())
-    };
-    let start = turns.iter().rposition(has_text).unwrap_or_default();
+    let is_start =
+        |turn: &RoleTurn<TurnRole>| turn.role == TurnRole::User && starts_turn(&turn.parts);
+    let start = turns.iter().rposition(is_start).unwrap_or_default();
     for turn in turns.iter_mut().skip(start).filter(|turn| turn.role == TurnRole::Model) {
-        let mut calls = turn.parts.iter_mut().filter(|part| part.get("functionCall").is_some());
-        if let Some(Value::Object(first)) = calls.next() {
-            first.entry("thoughtSignature").or_insert_with(|| NO_SIGNATURE.into());
-        }
+        sign_first_call(&mut turn.parts);
     }
 }
 

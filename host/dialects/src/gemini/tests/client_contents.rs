@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::GeminiInbound;
-use crate::inbound::{InboundDialect, ItemEdit, ParseContext, ParsedEntry, json_items};
+use crate::inbound::{InboundDialect, ItemEdit, ParseContext, ParsedEntry, TurnItem, json_items};
 use crate::message::{ChatBlock, ChatMessage};
 
 fn content(content: &Value) -> Vec<ChatBlock> {
@@ -69,4 +69,32 @@ fn a_count_may_have_the_request_in_a_field() {
     assert_eq!(&wrapped[body.items_span.clone()], contents[0].to_string());
     assert_eq!((body.items.len(), body.prompt_parts.len()), (1, 1));
     assert!(GeminiInbound.parse_body("{\"generateContentRequest\":{}}").is_err());
+}
+
+#[test]
+fn a_step_of_the_current_turn_is_signed() {
+    let complete = |model: &str, mut content: Value| {
+        let state = GeminiInbound.complete_turn_item(model, &mut content);
+        (state, content)
+    };
+    let stand_in = json!("skip_thought_signature_validator");
+    let content = |role: &str, parts: Value| json!({ "role": role, "parts": parts });
+    for spelling in ["functionCall", "function_call"] {
+        let call = || json!({ spelling: { "name": "read", "args": {} } });
+        let step = content("model", json!([{ "text": "I read." }, call(), call()]));
+        let (state, signed) = complete("models/gemini-3-pro", step.clone());
+        assert_eq!(state, TurnItem::Changed);
+        assert_eq!(signed["parts"][1]["thoughtSignature"], stand_in);
+        assert_eq!(signed["parts"][2], call());
+        assert_eq!(complete("gemini-3-pro", signed.clone()), (TurnItem::Complete, signed));
+        // Older models have signatures of their own kind, or none.
+        assert_eq!(complete("gemini-2.5-flash", step.clone()), (TurnItem::Start, step));
+        let (state, signed) = complete("gemini-3-pro", content("model", call()));
+        assert_eq!((state, &signed["parts"]["thoughtSignature"]), (TurnItem::Changed, &stand_in));
+    }
+    let state = |content: Value| complete("gemini-3-pro", content).0;
+    let response = json!({ "functionResponse": { "name": "read", "response": {} } });
+    assert_eq!(state(content("user", json!([response]))), TurnItem::Complete);
+    assert_eq!(state(content("user", json!([response, { "text": "Go on." }]))), TurnItem::Start);
+    assert_eq!(state(content("model", json!([{ "text": "Done." }]))), TurnItem::Complete);
 }

@@ -146,11 +146,19 @@ fn only_a_history_with_its_questions_is_shaped() {
 #[test]
 fn a_stored_history_that_is_too_large_is_truncated_by_its_provider() {
     let stored = |body: Value| OpenAiResponsesInbound.stored_overflow(&body.to_string());
+    let resent = |body: &Value, id: &str| {
+        let Some(StoredOverflow::Resend { body: sent, history }) = stored(body.clone()) else {
+            panic!("not resent: {body}")
+        };
+        let mut sent: Value = serde_json::from_str(&sent).unwrap();
+        assert_eq!(sent.as_object_mut().unwrap().remove("truncation"), Some(json!("auto")));
+        assert_eq!((&sent, history.as_deref()), (body, Some(id)));
+    };
+    for conversation in [json!("conv_1"), json!({ "id": "conv_1" })] {
+        resent(&json!({ "model": "m", "conversation": conversation, "input": "go" }), "conv_1");
+    }
     let body = json!({ "model": "m", "previous_response_id": "resp_1", "input": "go" });
-    let Some(StoredOverflow::Resend(sent)) = stored(body.clone()) else { panic!("not resent") };
-    let mut sent: Value = serde_json::from_str(&sent).unwrap();
-    assert_eq!(sent.as_object_mut().unwrap().remove("truncation"), Some(json!("auto")));
-    assert_eq!(sent, body);
+    resent(&body, "resp_1");
     let mut disabled = body;
     disabled["truncation"] = json!("disabled");
     assert_eq!(stored(disabled), None);

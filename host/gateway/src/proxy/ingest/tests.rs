@@ -19,6 +19,7 @@ use ctxhost_agent::{Runtime, RuntimeBuilder};
 use ctxhost_config::Config;
 use ctxhost_dialects::DialectName;
 use ctxhost_dialects::message::TokenUsage;
+use ctxhost_dialects::usage::AnswerReport;
 use ctxhost_engine::EngineSpec;
 
 /// An engine that keeps all entries and lets the host compact.
@@ -79,7 +80,7 @@ impl Gateway {
     async fn ask_as(&self, name: Option<&str>, messages: &[Value]) -> ShapingReport {
         let forward = self.forward(name, messages).await;
         let report = forward.report.clone();
-        self.proxy.record_answer(forward.in_flight, None);
+        self.proxy.record_answer(forward.in_flight, AnswerReport::default());
         report
     }
 
@@ -345,7 +346,9 @@ async fn sessions_that_wait_for_the_upstream_are_closed_and_reopened_for_the_ans
     let sessions: Vec<String> = out.iter().map(|forward| forward.report.session.clone()).collect();
     let usage = TokenUsage { input: 40, output: 2, ..TokenUsage::default() };
     for forward in out {
-        gateway.proxy.record_answer(forward.in_flight, Some(usage));
+        gateway
+            .proxy
+            .record_answer(forward.in_flight, AnswerReport { usage: Some(usage), id: None });
     }
     for (number, session) in sessions.iter().enumerate() {
         let done = json!({ "role": "assistant", "content": "Done." });

@@ -9,6 +9,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Row};
 use serde_json::{Value, json};
 
@@ -35,13 +36,15 @@ pub fn list_database(path: &Path) -> io::Result<Vec<DatabaseSession>> {
              FROM session ORDER BY time_updated DESC, id",
         )?;
         let rows = sessions.query_map([], |row| {
-            Ok(DatabaseSession {
-                path: path.join(row.get::<_, String>(0)?),
-                changed_ms: row.get(1)?,
-                bytes: u64::try_from(row.get::<_, i64>(2)?).unwrap_or_default(),
-            })
+            let number = |at| row.get_ref(at).ok().and_then(|value| value.as_i64().ok());
+            // Without an id nothing could name it.
+            Ok(text_at(row, 0)?.map(|id| DatabaseSession {
+                path: path.join(id),
+                changed_ms: number(1).unwrap_or_default(),
+                bytes: number(2).and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or_default(),
+            }))
         })?;
-        rows.collect::<rusqlite::Result<Vec<_>>>()
+        rows.filter_map(Result::transpose).collect::<rusqlite::Result<Vec<_>>>()
     };
     list(&open(path)?).map_err(io::Error::other)
 }
@@ -80,12 +83,12 @@ fn find_session(database: &Connection, id: &str) -> rusqlite::Result<Option<Valu
 fn session_info(row: &Row<'_>) -> Value {
     let mut info = serde_json::Map::new();
     for (column, field) in TEXT_COLUMNS {
-        if let Ok(Some(text)) = row.get::<_, Option<String>>(column) {
+        if let Some(text) = text_of(row, column) {
             info.insert(field.into(), text.into());
         }
     }
     for column in JSON_COLUMNS {
-        let text = row.get::<_, Option<String>>(column).ok().flatten();
+        let text = text_of(row, column);
         if let Some(value) = text.and_then(|text| parse(&text).ok()) {
             info.insert(column.into(), value);
         }
@@ -93,15 +96,31 @@ fn session_info(row: &Row<'_>) -> Value {
     Value::Object(info)
 }
 
+/// A column as text; `None` if the row has no such column, or one without text.
+fn text_of(row: &Row<'_>, column: &str) -> Option<String> {
+    text_at(row, row.as_ref().column_index(column).ok()?).ok()?
+}
+
 /// The id of a row and its object with the id. What is not JSON becomes an object without more, which the import
 /// reports.
 fn stored_object(row: &Row<'_>) -> rusqlite::Result<(String, Value)> {
-    let (id, data): (String, String) = (row.get(0)?, row.get(1)?);
+    let id = text_at(row, 0)?.unwrap_or_default();
+    let data = text_at(row, 1)?.unwrap_or_default();
     let mut object = parse(&data).unwrap_or_else(|_| json!({}));
     if let Value::Object(fields) = &mut object {
         fields.insert("id".into(), id.clone().into());
     }
     Ok((id, object))
+}
+
+/// A column as text. SQLite stores any kind of value in any column: bytes are read as text, other kinds are none.
+fn text_at(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<String>> {
+    Ok(match row.get_ref(column)? {
+        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => {
+            Some(String::from_utf8_lossy(bytes).into_owned())
+        }
+        ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) => None,
+    })
 }
 
 fn parse(text: &str) -> serde_json::Result<Value> {

@@ -257,7 +257,7 @@ proptest! {
                     }
                     check_pairs(messages);
                     assert_eq!(messages.last(), request.last());
-                    gateway.proxy.record_answer(sent.in_flight, None);
+                    gateway.proxy.record_answer(sent.in_flight, AnswerReport::default());
                 }
             }
             gateway.close().await;

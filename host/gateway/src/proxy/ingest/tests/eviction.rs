@@ -22,7 +22,7 @@ async fn conversations_in_flight_or_without_answer_stay_in_memory() {
         assert_eq!(gateway.ask(&other).await.session, *session);
     }
     for forward in out {
-        gateway.proxy.record_answer(forward.in_flight, None);
+        gateway.proxy.record_answer(forward.in_flight, AnswerReport::default());
     }
     gateway.settle().await;
     assert!(gateway.runtime.open_sessions() <= 2);

@@ -351,6 +351,6 @@ async fn another_run_of_the_task_gets_no_summary_of_this_one() {
     let sent = gateway.forward(None, &other).await;
     let body = String::from_utf8_lossy(&sent.body).into_owned();
     assert!(!body.contains("4711"), "{body}");
-    gateway.proxy.record_answer(sent.in_flight, None);
+    gateway.proxy.record_answer(sent.in_flight, AnswerReport::default());
     gateway.close().await;
 }

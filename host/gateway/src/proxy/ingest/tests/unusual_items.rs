@@ -31,7 +31,7 @@ async fn check_shaped(tail: &[&str]) {
     assert_eq!(lock(&gateway.proxy.unshaped).len(), 0);
     // The same request again, and the next one, belong to the same session.
     let session = sent.report.session.clone();
-    gateway.proxy.record_answer(sent.in_flight, None);
+    gateway.proxy.record_answer(sent.in_flight, AnswerReport::default());
     let mut longer = tail.to_vec();
     longer.extend([
         r#"{"role":"assistant","content":"Yes."}"#,

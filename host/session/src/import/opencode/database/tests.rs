@@ -109,3 +109,31 @@ fn what_is_not_there_says_so() {
     let other = error(&folder.path().join("other.db"));
     assert!(other.contains("no such table: session"), "{other}");
 }
+
+/// SQLite stores any kind of value in any column, whatever its type.
+#[test]
+fn rows_with_other_kinds_of_values_are_read_as_far_as_possible() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("opencode.db");
+    let lax = SCHEMA.replace(" NOT NULL", "");
+    let database = Connection::open(&path).unwrap();
+    database.execute_batch(&lax).unwrap();
+    database
+        .execute_batch(
+            "INSERT INTO session VALUES (NULL, 'p', NULL, '/srv', 'None', '1', NULL, 1, 2);
+             UPDATE session SET time_updated = NULL, directory = CAST('/srv/old' AS BLOB) WHERE id = 'ses_old';
+             INSERT INTO message VALUES ('msg_4', 'ses_new', 4000, 4000, NULL);
+             INSERT INTO message VALUES ('msg_5', 'ses_new', 5000, 5000,
+                 CAST('{\"role\":\"user\",\"time\":{\"created\":5000}}' AS BLOB));
+             INSERT INTO part VALUES ('prt_5', 'msg_5', 'ses_new', 1, 1,
+                 CAST('{\"type\":\"text\",\"text\":\"in bytes\"}' AS BLOB));
+             INSERT INTO part VALUES ('prt_6', 'msg_5', 'ses_new', 1, 1, 7);",
+        )
+        .unwrap();
+    drop(database);
+    let sessions = list_database(&path).unwrap();
+    let found: Vec<_> =
+        sessions.iter().map(|session| (session.path.clone(), session.changed_ms)).collect();
+    assert_eq!(found, [(path.join("ses_new"), 9), (path.join("ses_old"), 0)]);
+    assert_eq!(texts(&path.join("ses_new")), ["the port is 5433", "understood", "in bytes"]);
+}

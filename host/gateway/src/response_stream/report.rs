@@ -1,12 +1,11 @@
-//! Reads the token usage of a response as it streams by.
+//! Reads the token usage and the id of a response as it streams by.
 
 use axum::body::Bytes;
 use ctxhost_dialects::DialectName;
 use ctxhost_dialects::dialect::FrameFormat;
 use ctxhost_dialects::frames::FrameReader;
-use ctxhost_dialects::message::TokenUsage;
 use ctxhost_dialects::sse::SseReader;
-use ctxhost_dialects::usage::{UsageScanner, read_document_usage};
+use ctxhost_dialects::usage::{AnswerReport, ReportScanner, read_document_report};
 
 use crate::body_budget::BodyReservation;
 
@@ -16,90 +15,90 @@ const LOOKED_AT_MAX_BYTES: usize = 64 * 1024 * 1024;
 /// Reads a response. Nothing is parsed before the end: a stream keeps its last two candidate events, a document its
 /// chunks.
 #[derive(Debug)]
-pub(crate) struct UsageReader {
+pub(crate) struct ReportReader {
     dialect: DialectName,
-    read: UsageSource,
-    /// Held data counts against the body budget; without budget there is no usage.
+    read: ReportSource,
+    /// Held data counts against the body budget; without budget nothing is reported.
     reservation: BodyReservation,
 }
 
 #[derive(Debug)]
-enum UsageSource {
-    Events(Box<(SseReader, UsageScanner)>),
-    Lines(Box<(FrameReader, UsageScanner)>),
+enum ReportSource {
+    Events(Box<(SseReader, ReportScanner)>),
+    Lines(Box<(FrameReader, ReportScanner)>),
     Document {
         pieces: Vec<Bytes>,
         bytes: usize,
     },
-    /// Too large: a part of it has no usage.
+    /// Too large: a part of it reports nothing.
     TooLarge,
 }
 
-impl UsageReader {
+impl ReportReader {
     /// A reader for a stream of frames, or for one document.
     pub(crate) fn new(
         dialect: DialectName,
         framing: Option<FrameFormat>,
         reservation: BodyReservation,
-    ) -> UsageReader {
-        let scanner = || UsageScanner::new(dialect);
+    ) -> ReportReader {
+        let scanner = || ReportScanner::new(dialect);
         let read = match framing {
             Some(FrameFormat::Sse) => {
-                UsageSource::Events(Box::new((SseReader::new(LOOKED_AT_MAX_BYTES), scanner())))
+                ReportSource::Events(Box::new((SseReader::new(LOOKED_AT_MAX_BYTES), scanner())))
             }
             Some(FrameFormat::JsonLines) => {
                 let reader = FrameReader::new(FrameFormat::JsonLines, LOOKED_AT_MAX_BYTES);
-                UsageSource::Lines(Box::new((reader, scanner())))
+                ReportSource::Lines(Box::new((reader, scanner())))
             }
-            None => UsageSource::Document { pieces: Vec::new(), bytes: 0 },
+            None => ReportSource::Document { pieces: Vec::new(), bytes: 0 },
         };
-        UsageReader { dialect, read, reservation }
+        ReportReader { dialect, read, reservation }
     }
 
     /// Reads the next bytes.
     pub(crate) fn push(&mut self, data: &Bytes) {
         let is_held = match &mut self.read {
-            UsageSource::Events(read) => scan_events(read, data, &mut self.reservation),
-            UsageSource::Lines(read) => scan_lines(read, data, &mut self.reservation),
-            UsageSource::Document { pieces, bytes } => {
+            ReportSource::Events(read) => scan_events(read, data, &mut self.reservation),
+            ReportSource::Lines(read) => scan_lines(read, data, &mut self.reservation),
+            ReportSource::Document { pieces, bytes } => {
                 pieces.push(data.clone());
                 *bytes += data.len();
                 *bytes <= LOOKED_AT_MAX_BYTES && self.reservation.try_reserve(data.len())
             }
-            UsageSource::TooLarge => return,
+            ReportSource::TooLarge => return,
         };
         if !is_held {
-            self.read = UsageSource::TooLarge;
+            self.read = ReportSource::TooLarge;
         }
     }
 
-    /// The usage; `None` if the response has none.
-    pub(crate) fn usage(self) -> Option<TokenUsage> {
+    /// What the response has reported.
+    pub(crate) fn report(self) -> AnswerReport {
         match self.read {
-            UsageSource::Events(mut read) => {
+            ReportSource::Events(mut read) => {
                 let (reader, scanner) = &mut *read;
                 reader.last_event().into_iter().for_each(|event| scanner.scan(event.data));
-                scanner.usage()
+                scanner.report()
             }
-            UsageSource::Lines(mut read) => {
+            ReportSource::Lines(mut read) => {
                 let (reader, scanner) = &mut *read;
                 if reader.finish() {
                     scan_frames(reader, scanner);
                 }
-                scanner.usage()
+                scanner.report()
             }
-            UsageSource::Document { pieces, .. } => match pieces.as_slice() {
-                [one] => read_document_usage(self.dialect, one),
-                many => read_document_usage(self.dialect, &many.concat()),
+            ReportSource::Document { pieces, .. } => match pieces.as_slice() {
+                [one] => read_document_report(self.dialect, one),
+                many => read_document_report(self.dialect, &many.concat()),
             },
-            UsageSource::TooLarge => None,
+            ReportSource::TooLarge => AnswerReport::default(),
         }
     }
 }
 
 /// Reads lines; `false` if one is too large or exceeds the budget.
 fn scan_lines(
-    (reader, scanner): &mut (FrameReader, UsageScanner),
+    (reader, scanner): &mut (FrameReader, ReportScanner),
     data: &[u8],
     reservation: &mut BodyReservation,
 ) -> bool {
@@ -110,7 +109,7 @@ fn scan_lines(
 }
 
 /// Reads the frames that are whole; `false` if one is too large.
-fn scan_frames(reader: &mut FrameReader, scanner: &mut UsageScanner) -> bool {
+fn scan_frames(reader: &mut FrameReader, scanner: &mut ReportScanner) -> bool {
     loop {
         match reader.next_frame() {
             Ok(Some(frame)) => scanner.scan(frame.data.as_bytes()),
@@ -127,7 +126,7 @@ fn change_reservation(reservation: &mut BodyReservation, before: usize, after: u
 
 /// Reads events; `false` if one is too large or exceeds the budget.
 fn scan_events(
-    (reader, scanner): &mut (SseReader, UsageScanner),
+    (reader, scanner): &mut (SseReader, ReportScanner),
     data: &[u8],
     reservation: &mut BodyReservation,
 ) -> bool {
@@ -145,6 +144,7 @@ fn scan_events(
 
 #[cfg(test)]
 mod tests {
+    use ctxhost_dialects::message::TokenUsage;
     use proptest::prelude::*;
 
     use super::*;
@@ -158,11 +158,11 @@ mod tests {
     ) -> Option<TokenUsage> {
         let reservation =
             crate::body_budget::BodyBudget::new(u64::MAX, Default::default()).reservation();
-        let mut reader = UsageReader::new(dialect, framing, reservation);
+        let mut reader = ReportReader::new(dialect, framing, reservation);
         for piece in text.as_bytes().chunks(piece) {
             reader.push(&Bytes::copy_from_slice(piece));
         }
-        reader.usage()
+        reader.report().usage
     }
 
     fn usage(input: u64, cache_read: u64, output: u64) -> Option<TokenUsage> {
