@@ -108,6 +108,9 @@ pub struct LearnedWindow {
     pub tokens: u64,
     /// Whether the provider stated it in a refusal; otherwise it follows from token counts.
     pub is_stated: bool,
+    /// The window that was known when it was learned, in provider tokens. It bounds no larger one: that is another server, or
+    /// a correction by the user.
+    pub known_tokens: u64,
 }
 
 /// The token accounting of one session.
@@ -128,6 +131,8 @@ struct ModelAccount {
     window: Option<LearnedWindow>,
     /// The factor for limits when it was last stored in the session.
     stored_limit: Option<f64>,
+    /// The stated window that the session stores.
+    stored_window: Option<LearnedWindow>,
 }
 
 /// A count of the provider for the start of a request.
@@ -164,9 +169,9 @@ impl TokenAccounting {
         self.window_tokens = window_tokens;
     }
 
-    /// The learned window of a model.
-    pub fn learned_window(&self, model: &ModelName) -> Option<LearnedWindow> {
-        self.models.get(model)?.window
+    /// The learned window of a model that is otherwise known with `known_tokens`.
+    pub fn learned_window(&self, model: &ModelName, known_tokens: u64) -> Option<LearnedWindow> {
+        self.models.get(model)?.window.filter(|window| window.known_tokens >= known_tokens)
     }
 
     /// Records a learned window for this session.

@@ -28,7 +28,7 @@ const EXCERPT_CHARS: usize = 80;
 pub(crate) struct CompactionRequest<'a> {
     pub(crate) model: &'a ModelRef,
     pub(crate) budget: Budget,
-    /// [`Target::recorded_window`].
+    /// [`Context::recorded_window`].
     pub(crate) window_tokens: Option<u64>,
     pub(crate) trigger: Trigger,
     /// From 1, counted per prompt or manual request.
@@ -54,7 +54,7 @@ impl Context {
             let request = CompactionRequest {
                 model: &model,
                 budget,
-                window_tokens: target.recorded_window(),
+                window_tokens: self.recorded_window(target),
                 trigger: target.trigger,
                 attempt,
                 focus,
@@ -237,7 +237,7 @@ impl Context {
         let request = CompactionRequest {
             model: &model,
             budget,
-            window_tokens: target.recorded_window(),
+            window_tokens: self.recorded_window(target),
             trigger: Trigger::Threshold,
             attempt: 1,
             focus: None,

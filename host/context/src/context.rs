@@ -111,10 +111,18 @@ impl Context {
 
     /// The window of a target in provider tokens: the given one, or a smaller one that its provider has stated.
     pub fn window_tokens(&self, target: &Target) -> u64 {
-        let learned =
-            self.accounting.learned_window(&target.model).filter(|window| window.is_stated);
+        let learned = self.learned_window(target).filter(|window| window.is_stated);
         // Only a stated window counts: an estimated bound must not change what engines see.
         target.window_tokens.min(learned.map_or(u64::MAX, |window| window.tokens))
+    }
+
+    /// The window that the compactions made for a target record, in provider tokens; `None` for a fixed budget.
+    pub(crate) fn recorded_window(&self, target: &Target) -> Option<u64> {
+        target.budget.is_none().then(|| self.window_tokens(target))
+    }
+
+    fn learned_window(&self, target: &Target) -> Option<LearnedWindow> {
+        self.accounting.learned_window(&target.model, target.window_tokens)
     }
 
     /// The budget of the next prompt.
@@ -142,7 +150,7 @@ impl Context {
     pub(crate) fn bounding_window(&self, target: &Target) -> u64 {
         // A refused size without a stated limit bounds the budget, but not the window that engines see: it
         // is an estimate, and engines reject small windows.
-        let refused = self.accounting.learned_window(&target.model);
+        let refused = self.learned_window(target);
         self.window_tokens(target).min(refused.map_or(u64::MAX, |window| window.tokens))
     }
 
@@ -191,8 +199,7 @@ impl Context {
             }
             Some(truncation) => {
                 self.counts = self.counts.reset_sizes();
-                let tokens = truncation.window_tokens;
-                self.learn_window(target, LearnedWindow { tokens, is_stated: false });
+                self.learn_window(target, truncation.window_tokens, false);
             }
         }
         truncation
@@ -207,8 +214,7 @@ impl Context {
     ) -> bool {
         let expected_tokens = self.expected_size(&sent.size);
         // Includes the estimated bound of an earlier refusal.
-        let refused = self.accounting.learned_window(&target.model).map(|window| window.tokens);
-        let window_tokens = self.window_tokens(target).min(refused.unwrap_or(u64::MAX));
+        let window_tokens = self.bounding_window(target);
         let is_plausible = failure.is_plausible_overflow(expected_tokens, window_tokens);
         if !is_plausible {
             tracing::info!(%failure, expected_tokens, window_tokens, "a refusal is not treated as an overflow: the request is far below the window");
@@ -287,7 +293,7 @@ impl Context {
         self.accounting.mark_unstored();
     }
 
-    /// Appends what was learned about the token counts of a model, so that a restart knows it.
+    /// Appends what was learned about the window and token counts of a model, so that a restart knows it.
     fn store_accounting(&mut self, target: &Target) {
         let Some(record) = self.accounting.unstored_record(&target.model) else { return };
         match self.append([record]) {
@@ -327,7 +333,7 @@ impl Context {
     /// Switches to the target's model: the history that counts for its window, and its accounting. Another model has another
     /// tokenizer, and its server may truncate differently.
     fn set_target(&mut self, target: &Target) {
-        if self.session.show_history_for(target.recorded_window()) {
+        if self.session.show_history_for(self.recorded_window(target)) {
             self.invalidate_counts();
         }
         // The truncation statistics are those of one server.
@@ -366,22 +372,28 @@ impl Context {
             // A limit per minute does not depend on the window.
             return None;
         }
-        let window = match failure.limit_tokens.filter(|tokens| *tokens > 0) {
-            Some(tokens) => LearnedWindow { tokens, is_stated: true },
-            None => LearnedWindow { tokens: refused_tokens, is_stated: false },
-        };
-        self.learn_window(target, window).then_some(window)
+        match failure.limit_tokens.filter(|tokens| *tokens > 0) {
+            Some(tokens) => self.learn_window(target, tokens, true),
+            None => self.learn_window(target, refused_tokens, false),
+        }
     }
 
-    /// Learns a window that is smaller than the known one; returns whether it was.
-    fn learn_window(&mut self, target: &Target, window: LearnedWindow) -> bool {
+    /// Learns a window if it is smaller than the known one.
+    fn learn_window(
+        &mut self,
+        target: &Target,
+        tokens: u64,
+        is_stated: bool,
+    ) -> Option<LearnedWindow> {
         let plausible = target.min_window_tokens..self.window_tokens(target);
-        if !plausible.contains(&window.tokens) {
-            return false;
+        if !plausible.contains(&tokens) {
+            return None;
         }
+        let window = LearnedWindow { tokens, is_stated, known_tokens: target.window_tokens };
         self.accounting.learn_window(&target.model, window);
-        self.accounting.use_model(target.model.clone(), window.tokens);
-        true
+        self.accounting.use_model(target.model.clone(), tokens);
+        self.store_accounting(target);
+        Some(window)
     }
 }
 

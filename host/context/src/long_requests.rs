@@ -55,7 +55,7 @@ impl Context {
         let Ok(checked) = checked else { return Ok(None) };
         let answer = EngineAnswer::from_host(HOST, Compaction::Plan(plan));
         let now_ms = settings.clock.now_ms();
-        self.apply(&checked, &answer, &mut outcome, (now_ms, target.recorded_window()))?;
+        self.apply(&checked, &answer, &mut outcome, (now_ms, self.recorded_window(target)))?;
         settings.hooks.iter().for_each(|hook| hook.after_compaction(&outcome));
         Ok(Some(outcome))
     }

@@ -182,7 +182,7 @@ impl Context {
         let compaction = CompactionRequest {
             model: request.model,
             budget: request.budget,
-            window_tokens: request.target.recorded_window(),
+            window_tokens: self.recorded_window(request.target),
             trigger: request.target.trigger,
             attempt: progress.round,
             focus: None,

@@ -37,14 +37,6 @@ pub struct Target {
     pub compaction: CompactionPolicy,
 }
 
-impl Target {
-    /// The window that the model is configured with, which the compactions made for this target record; `None` for a fixed
-    /// budget.
-    pub(crate) fn recorded_window(&self) -> Option<u64> {
-        self.budget.is_none().then_some(self.window_tokens)
-    }
-}
-
 /// The budget of the conversation in a prompt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Budget {

@@ -57,9 +57,10 @@ async fn an_answer_that_an_engine_inserts_is_no_words_of_the_user() {
     let is_question = |message: &Value| message["role"] == "user";
     let body = |messages: &[Value]| json!({ "model": "m", "messages": messages });
     let bodies = bodies("boundary", "/v1/chat/completions", &history, is_question, body).await;
-    let messages = bodies.last().unwrap()["messages"].as_array().unwrap();
+    let messages = bodies.iter().flat_map(|body| body["messages"].as_array().unwrap());
     let acknowledges = |message: &&Value| message.to_string().contains("I have read the summary");
+    // Only where the kept messages do not begin with an answer.
     let roles: Vec<&Value> =
-        messages.iter().filter(acknowledges).map(|message| &message["role"]).collect();
-    assert_eq!(roles, ["assistant"]);
+        messages.filter(acknowledges).map(|message| &message["role"]).collect();
+    assert!(!roles.is_empty() && roles.iter().all(|role| *role == "assistant"), "{roles:?}");
 }

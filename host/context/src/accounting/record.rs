@@ -1,10 +1,12 @@
-//! The learned factors of a model as a record of the session, so that a restart does not forget them.
+//! The learned factors and window of a model as a record of the session, so that a restart does not forget them.
 //!
-//! Without them the budget of a restarted session would be smaller, and a conversation that fitted would be compacted.
+//! Without the factors the budget of a restarted session would be smaller, and a conversation that fitted would be compacted.
+//! Without the window the compactions made for it would not count, and the next request would be refused as too large.
 
 use serde_json::{Value, json};
 
-use super::{ModelAccount, TokenAccounting};
+use super::{LearnedWindow, ModelAccount, TokenAccounting};
+use ctxhost_config::AccountingSettings;
 use ctxhost_models::ModelName;
 use ctxhost_session::{RecordBody, Session};
 
@@ -16,8 +18,7 @@ const CUSTOM_TYPE: &str = "ctxhost.tokens";
 const STORED_CHANGE: f64 = 0.02;
 
 impl TokenAccounting {
-    /// Takes over the factors that the session's records store; the last one of each model counts. Windows are not stored: one
-    /// that was learned by mistake would bound the session for ever.
+    /// Takes over what the session's records store; the last one of each model counts.
     pub(crate) fn restore(&mut self, session: &Session) {
         for (_, data) in session.host_records(CUSTOM_TYPE) {
             let text = |field: &str| data.get(field).and_then(Value::as_str);
@@ -27,35 +28,62 @@ impl TokenAccounting {
             let mut known = ModelAccount::default();
             factors.for_each(|factor| known.factor.record(factor, &self.settings));
             known.stored_limit = Some(known.factor.upper_bound(&self.settings));
+            known.window = data.get("window").and_then(read_window);
+            known.stored_window = known.window;
             self.models.insert(ModelName::new(provider, id), known);
         }
     }
 
-    /// A record of a model's factors, if they differ from what is stored.
+    /// A record of what is known of a model, if it differs from what is stored.
     pub(crate) fn unstored_record(&self, model: &ModelName) -> Option<RecordBody> {
         let known = self.models.get(model)?;
-        if !known.factor.is_trusted(&self.settings) {
-            return None;
-        }
-        let limit = known.factor.upper_bound(&self.settings);
-        let stored = known.stored_limit.unwrap_or(self.settings.unknown_factor);
-        if (limit / stored - 1.0).abs() < STORED_CHANGE {
+        if !known.is_other_factor(&self.settings) && known.stated_window() == known.stored_window {
             return None;
         }
         let factors: Vec<f64> = known.factor.recent().collect();
-        let data = json!({ "provider": model.provider, "model": model.id, "factors": factors });
+        let data = json!({
+            "provider": model.provider,
+            "model": model.id,
+            "factors": factors,
+            "window": known.stated_window().map(|window| {
+                json!({ "tokens": window.tokens, "knownTokens": window.known_tokens })
+            }),
+        });
         Some(RecordBody::custom(CUSTOM_TYPE, &data))
     }
 
-    /// Records that the session stores the factors of a model.
+    /// Records that the session stores what is known of a model.
     pub(crate) fn mark_stored(&mut self, model: &ModelName) {
         if let Some(known) = self.models.get_mut(model) {
             known.stored_limit = Some(known.factor.upper_bound(&self.settings));
+            known.stored_window = known.stated_window();
         }
     }
 
-    /// Records that no session stores them yet.
+    /// Records that no session stores it yet.
     pub(crate) fn mark_unstored(&mut self) {
-        self.models.values_mut().for_each(|known| known.stored_limit = None);
+        for known in self.models.values_mut() {
+            (known.stored_limit, known.stored_window) = (None, None);
+        }
     }
+}
+
+impl ModelAccount {
+    /// The learned window, if its provider stated it: an estimate is stored nowhere.
+    fn stated_window(&self) -> Option<LearnedWindow> {
+        self.window.filter(|window| window.is_stated)
+    }
+
+    /// Whether the factor for limits differs from what is stored.
+    fn is_other_factor(&self, settings: &AccountingSettings) -> bool {
+        let stored = self.stored_limit.unwrap_or(settings.unknown_factor);
+        let change = self.factor.upper_bound(settings) / stored - 1.0;
+        self.factor.is_trusted(settings) && change.abs() >= STORED_CHANGE
+    }
+}
+
+fn read_window(data: &Value) -> Option<LearnedWindow> {
+    let tokens = |field: &str| data.get(field).and_then(Value::as_u64).filter(|tokens| *tokens > 0);
+    let (tokens, known_tokens) = (tokens("tokens")?, tokens("knownTokens")?);
+    Some(LearnedWindow { tokens, is_stated: true, known_tokens })
 }

@@ -272,11 +272,33 @@ fn a_restart_restores_the_factors_of_each_model() {
 }
 
 #[test]
+fn a_stated_window_is_known_after_a_restart_until_a_larger_one_is_configured() {
+    let mut session = Session::in_memory(SessionHeader::new(Some("s"), "/", 0));
+    let mut account = account();
+    let window = |is_stated| LearnedWindow { tokens: 20_000, is_stated, known_tokens: 200_000 };
+    account.learn_window(&model("m"), window(false));
+    assert!(account.unstored_record(&model("m")).is_none(), "an estimate is not stored");
+    account.learn_window(&model("m"), window(true));
+    session.append_at(account.unstored_record(&model("m")).unwrap(), 0).unwrap();
+    account.mark_stored(&model("m"));
+    assert!(account.unstored_record(&model("m")).is_none());
+    let mut again = super::tests::account();
+    again.restore(&session);
+    for known_tokens in [100_000, 200_000] {
+        assert_eq!(again.learned_window(&model("m"), known_tokens), Some(window(true)));
+    }
+    assert_eq!(again.learned_window(&model("m"), 200_001), None);
+    assert_eq!(again.learned_window(&model("other"), 200_000), None);
+    assert!(again.unstored_record(&model("m")).is_none(), "it is stored already");
+}
+
+#[test]
 fn records_with_other_content_are_left_out() {
     let mut session = Session::in_memory(SessionHeader::new(Some("s"), "/", 0));
     for data in [
         serde_json::json!(null),
         serde_json::json!({ "provider": "p", "model": "m", "factors": ["x", 1e300, -4, null, 0.8] }),
+        serde_json::json!({ "provider": "p", "model": "m", "window": { "tokens": 0, "knownTokens": "x" } }),
         serde_json::json!({ "provider": 7, "model": "m", "factors": [0.8, 0.8, 0.8] }),
     ] {
         session.append_at(RecordBody::custom("ctxhost.tokens", &data), 0).unwrap();

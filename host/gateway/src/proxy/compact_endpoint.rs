@@ -150,7 +150,8 @@ async fn compact_to_share(
     settings: &GatewaySettings,
     is_new: bool,
 ) -> Result<(Vec<CompactionOutcome>, Prompt), TurnError> {
-    let share = |share: f64| (target.window_tokens as f64 * share) as u64;
+    let window_tokens = guard.context().window_tokens(&target);
+    let share = |share: f64| (window_tokens as f64 * share) as u64;
     let worthwhile_tokens = share(settings.compacted_min_share);
     let most_tokens = share(settings.compacted_max_share);
     let is_worthwhile = is_new && guard.view().total_tokens() > worthwhile_tokens;

@@ -172,13 +172,9 @@ impl Proxy {
         let model = long_window::window_model_name(&body.model, &request.headers);
         let model = ModelName::new(&*request.provider, model);
         let window = requested_window(self.runtime.models().window(&model), body.window_tokens);
-        let mut window_tokens = window.tokens;
-        let window = match guard.context().accounting().learned_window(&model) {
-            Some(LearnedWindow { tokens, is_stated }) if tokens < window.tokens => {
-                // A rejected size without a stated limit bounds the request, but engines plan for the real window.
-                if is_stated {
-                    window_tokens = tokens;
-                }
+        let window_tokens = window.tokens;
+        let window = match guard.context().accounting().learned_window(&model, window_tokens) {
+            Some(LearnedWindow { tokens, is_stated, .. }) if tokens < window_tokens => {
                 ContextWindow { tokens, is_certain: is_stated, ..window }
             }
             _ => window,
