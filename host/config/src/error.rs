@@ -7,6 +7,7 @@ use miette::{Diagnostic, NamedSource, SourceSpan};
 
 use super::Config;
 use super::spans::{self, KeySpan};
+use ctxhost_retention::replace_secrets;
 
 /// Why a config cannot be used or written.
 #[derive(Debug, thiserror::Error, Diagnostic)]
@@ -115,7 +116,7 @@ impl ConfigDiagnostic {
             message: message.into(),
             label: String::new(),
             help: None,
-            file: NamedSource::new(name, text.to_owned()),
+            file: NamedSource::new(name, without_secrets(text)),
             span: None,
             others: Vec::new(),
         }
@@ -177,4 +178,12 @@ impl ConfigDiagnostic {
     pub fn help_text(&self) -> Option<&str> {
         self.help.as_deref()
     }
+}
+
+/// The text of a file for its messages, which land in logs and issues: a key in it becomes as many bytes of stars, so that all
+/// positions stay.
+fn without_secrets(text: &str) -> String {
+    let star =
+        |char: char| if char == '\n' { char.to_string() } else { "*".repeat(char.len_utf8()) };
+    replace_secrets(text, |_, secret| secret.chars().map(star).collect()).into_owned()
 }

@@ -18,6 +18,8 @@ use super::all_settings::{PathKind, classify_path, is_allowed};
 use super::error::ConfigError;
 use super::spans::{self, KeySpans};
 use ctxhost_engine::EngineTimeouts;
+use ctxhost_engine_api::settings::SettingKind;
+use ctxhost_retention::redact;
 
 pub use document::{MergeSummary, merge, render};
 
@@ -214,7 +216,12 @@ fn refusal(imported: &ImportedSetting) -> Option<String> {
     let value = &spans.find(&["value"])?.value;
     (!is_allowed(setting.kind, value)).then(|| {
         let key = spans::join_path(&imported.path);
-        format!("is {}; {key} must be {}", imported.value, setting.expectation())
+        // What stands where the name of a variable should be may be a key.
+        let found = match setting.kind {
+            SettingKind::Variable => "is another text".to_owned(),
+            _ => format!("is {}", redact(&imported.value.to_string())),
+        };
+        format!("{found}; {key} must be {}", setting.expectation())
     })
 }
 

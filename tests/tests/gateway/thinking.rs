@@ -151,6 +151,31 @@ async fn in_the_middle_of_a_turn_it_is_asked_once_more_without() {
     assert!(shaped * 3 > seen.len(), "{shaped} of {} had thinking", seen.len());
 }
 
+/// Models without interleaved thinking think once, before the first call of a turn.
+#[tokio::test]
+async fn a_loop_whose_first_answer_was_dropped_goes_without_thinking() {
+    for engine in ["legacy", "window", "mask", "boundary", "head-tail", "recall", "dag"] {
+        let step = |n: usize| match n % 40 {
+            0 => round(n, 40),
+            39 => vec![Step::say(format!("Done, {n}."))],
+            _ => vec![Step::call("read", json!({ "path": format!("{n}.rs") }))],
+        };
+        let model = Model { binds_thinking: false, ..Model::new(WINDOW) };
+        let steps = Steps::new((0..120).map(step));
+        let server = ScriptedServer::start(Wire::Anthropic, model).script(steps);
+        let slot = format!("[plugins.slots]\ncontext_engine = \"{engine}\"\n");
+        let gate = Gate::before(&server.url(), &format!("{slot}{}", believed(WINDOW))).await;
+        let mut thinker = Thinker::new();
+        let file = "let value = compute(17);\n".repeat(250);
+        for turn in 0..3 {
+            thinker.turn(&gate, format!("Look at part {turn}."), &file).await;
+        }
+        assert_eq!(server.broken(), [], "{engine}");
+        let thinking = server.requests().iter().filter(|it| thoughts(it) > 0).count();
+        assert!(thinking > 6, "{engine}: {thinking} requests had thinking");
+    }
+}
+
 /// Whatever is refused is refused for its thinking, and taken without at once.
 fn assert_mended(seen: &[Seen]) {
     for two in seen.windows(2).filter(|two| was_refused(&two[0])) {

@@ -272,6 +272,22 @@ fn a_key_in_the_place_of_a_variable_is_refused_and_not_shown() {
 }
 
 #[test]
+fn a_key_is_shown_in_no_message_about_its_file() {
+    let key = "sk-proj-0123456789abcdefghij";
+    for line in [
+        format!("api_key_env = {key}"),
+        format!("api_key_env = \"{key}"),
+        format!("api_key = \"{key}\""),
+        format!("headers = {{ authorization = \"Bearer {key}\" }}\nmodel = 1"),
+        "password = \"correct-horse\"".to_owned(),
+    ] {
+        let shown = shown(&refusal(&format!("[providers.p]\n{line}\n")));
+        assert!(!shown.contains("0123") && !shown.contains("horse"), "{shown}");
+        assert!(shown.contains("***") && shown.contains("[providers.p]"), "{shown}");
+    }
+}
+
+#[test]
 fn an_address_with_a_variable_is_refused() {
     let text = "[providers.p]\ndialect = \"openai\"\nbase_url = \"http://${HOST}/v1\"\n";
     assert!(line(text).contains("${NAME} is not replaced in it"), "{}", line(text));

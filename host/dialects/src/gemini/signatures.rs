@@ -17,8 +17,10 @@ pub(super) fn starts_turn(parts: &[Value]) -> bool {
 pub(super) fn sign_first_call(parts: &mut [Value]) -> bool {
     let first = parts.iter_mut().find(|part| call_of(part).is_some());
     let Some(first) = first else { return false };
-    let is_signed = field(first, "thoughtSignature", "thought_signature").is_some();
+    let signature = field(first, "thoughtSignature", "thought_signature").and_then(Value::as_str);
+    let is_signed = signature.is_some_and(|signature| !signature.is_empty());
     if let Some(fields) = first.as_object_mut().filter(|_| !is_signed) {
+        fields.remove("thought_signature");
         fields.insert("thoughtSignature".into(), NO_SIGNATURE.into());
     }
     !is_signed

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use ctxhost_engine_api::{Entry, PlanItem, Role};
+use ctxhost_engine_api::{Entry, Flags, PlanItem, Role};
 use serde_json::Value;
 
 use super::dialect::{InboundDialect, TurnItem};
@@ -57,9 +57,9 @@ pub fn render_body(
         let at = item.entry().and_then(|entry| place(&entry));
         let Some(at) = at else {
             writer.write_group(group.take());
-            // A conversation begins and ends with the user; several providers refuse any other.
-            let is_inner = !writer.parts.is_empty() && number + 1 < projection.len();
-            writer.insert(inserted_item(dialect, item, is_inner, &calls));
+            let rest = projection.get(number + 1..).unwrap_or_default();
+            let can_answer = !writer.parts.is_empty() && can_answer_before(rest, place);
+            writer.insert(inserted_item(dialect, item, can_answer, &calls));
             continue;
         };
         if group.as_ref().is_none_or(|group| !group.continues_at(at)) {
@@ -106,10 +106,21 @@ fn index_calls<'a>(
     items.iter().filter_map(|item| Some((dialect.item_call_id(item)?, *item))).collect()
 }
 
+/// Whether an inserted answer can precede these items. A conversation ends with the user; several providers refuse any other.
+/// An answer that begins with thinking must begin its turn, and answers in a row are joined.
+fn can_answer_before(
+    rest: &[PlanItem<'_>],
+    place: &dyn Fn(&Entry<'_>) -> Option<EntryLocation>,
+) -> bool {
+    let mut entries = rest.iter().filter_map(PlanItem::entry);
+    let next = entries.find(|entry| place(entry).is_some());
+    !rest.is_empty() && !next.is_some_and(|entry| entry.has(Flags::THINKING))
+}
+
 fn inserted_item(
     dialect: &dyn InboundDialect,
     item: &PlanItem<'_>,
-    is_inner: bool,
+    can_answer: bool,
     calls: &HashMap<String, &str>,
 ) -> Option<Value> {
     match item {
@@ -117,7 +128,7 @@ fn inserted_item(
             let call = calls.get(&**call_id).copied();
             dialect.missing_result_item(call_id, tool, &item.text(), call)
         }
-        _ if is_inner && item.role() == Role::Assistant => {
+        _ if can_answer && item.role() == Role::Assistant => {
             Some(dialect.assistant_item(&item.text()))
         }
         _ => Some(dialect.user_item(&item.text())),

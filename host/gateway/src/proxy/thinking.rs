@@ -13,7 +13,7 @@
 
 use std::ops::Range;
 
-use ctxhost_engine_api::{EntryKind, PlanItem, Role, Transcript};
+use ctxhost_engine_api::{Entry, EntryKind, Flags, PlanItem, Role, Transcript};
 
 use crate::conversations::KnownItems;
 use ctxhost_context::LiveSession;
@@ -24,8 +24,9 @@ use ctxhost_session::RecordKind;
 pub(super) struct ThinkingPlan {
     /// The item groups without thinking.
     pub(super) without: [Range<usize>; 2],
-    /// Whether the current turn starts without thinking. The request must then disable it: Anthropic rejects a tool loop
-    /// that starts without thinking while thinking is enabled.
+    /// Whether the tool loop at the end starts without thinking. The request must then disable it: Anthropic rejects such a
+    /// loop while thinking is enabled, and models without interleaved thinking think only before the first call of
+    /// a turn.
     pub(super) is_off: bool,
 }
 
@@ -74,9 +75,15 @@ impl ThinkingPlan {
         let changed = first_changed(known_items, items).unwrap_or(usize::MAX);
         let without = [older, changed..current_turn.unwrap_or(usize::MAX).max(changed)];
         let plan = ThinkingPlan { without, is_off: false };
-        let first = open_loop_answer(items).and_then(PlanItem::entry);
-        let first = first.and_then(|entry| known_items.location(entry.id()));
-        ThinkingPlan { is_off: first.is_some_and(|place| plan.omits(place.group)), ..plan }
+        let location = |entry: &Entry<'_>| known_items.location(entry.id());
+        let first = open_loop_answers(items).into_iter().flatten().filter_map(PlanItem::entry);
+        let first = first.filter_map(|entry| Some((entry, location(&entry)?))).next();
+        // What a client sends is not judged as long as nothing of it was changed.
+        let is_changed = compacted.is_some() || changed != usize::MAX;
+        let is_off = first.is_some_and(|(entry, place)| {
+            plan.omits(place.group) || is_changed && !entry.has(Flags::THINKING)
+        });
+        ThinkingPlan { is_off, ..plan }
     }
 
     fn omits(&self, group: usize) -> bool {
@@ -124,9 +131,11 @@ fn first_changed(known_items: &KnownItems, items: &[PlanItem<'_>]) -> Option<usi
     locations.next().map(|location| location.group)
 }
 
-/// The first answer of the tool loop at the end of a request, as the provider reads it: items between two answers are
+/// The answers of the tool loop at the end of a request, as the provider reads it: items between two answers are
 /// one message, also where a plan has dropped the answer between them.
-fn open_loop_answer<'i, 'a>(items: &'i [PlanItem<'a>]) -> Option<&'i PlanItem<'a>> {
+fn open_loop_answers<'i, 'a>(
+    items: &'i [PlanItem<'a>],
+) -> Option<impl Iterator<Item = &'i PlanItem<'a>>> {
     let mut messages: Vec<UnitRoles> = Vec::new();
     let mut is_behind_answer = true;
     for (number, item) in items.iter().enumerate() {
@@ -142,13 +151,13 @@ fn open_loop_answer<'i, 'a>(items: &'i [PlanItem<'a>]) -> Option<&'i PlanItem<'a
         }
     }
     let from = open_turn_start(&messages, messages.len().checked_sub(1)?)?;
-    items.iter().skip(from).find(|item| item.role() == Role::Assistant)
+    Some(items.iter().skip(from).filter(|item| item.role() == Role::Assistant))
 }
 
 #[cfg(test)]
 mod tests {
+    use ctxhost_engine_api::Plan;
     use ctxhost_engine_api::transcript::log::{NewEntry, TranscriptLog};
-    use ctxhost_engine_api::{Flags, Plan};
 
     use super::*;
 
@@ -184,7 +193,9 @@ mod tests {
         }
         let view = log.snapshot();
         let first = |plan: &Plan| {
-            open_loop_answer(&plan.project(&view)).and_then(|item| Some(item.entry()?.seq()))
+            let items = plan.project(&view);
+            let first = open_loop_answers(&items)?.next();
+            first.and_then(|item| Some(item.entry()?.seq()))
         };
         assert_eq!(first(&Plan::keep_all(view.len())), None);
         let mut cut = Plan::default();

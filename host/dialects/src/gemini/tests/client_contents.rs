@@ -87,6 +87,14 @@ fn a_step_of_the_current_turn_is_signed() {
         assert_eq!(signed["parts"][1]["thoughtSignature"], stand_in);
         assert_eq!(signed["parts"][2], call());
         assert_eq!(complete("gemini-3-pro", signed.clone()), (TurnItem::Complete, signed));
+        for none in [json!(""), json!(null)] {
+            let mut call = call();
+            call["thought_signature"] = none;
+            let (state, signed) = complete("gemini-3-pro", content("model", json!([call])));
+            assert_eq!(state, TurnItem::Changed);
+            assert_eq!(signed["parts"][0]["thoughtSignature"], stand_in);
+            assert_eq!(signed["parts"][0].get("thought_signature"), None);
+        }
         // Older models have signatures of their own kind, or none.
         assert_eq!(complete("gemini-2.5-flash", step.clone()), (TurnItem::Start, step));
         let (state, signed) = complete("gemini-3-pro", content("model", call()));
