@@ -126,7 +126,8 @@ async fn proxy_shaped(
     let (provider, headers) = (upstream.name.clone(), head.headers.clone());
     let request = ClientRequest { endpoint, provider, headers, body };
     prepare_for_upstream(&mut head.headers);
-    let mut action = state.proxy.handle(&request).await;
+    // Boxed here and below: while the upstream works, a waiting request would hold the room of both for that long.
+    let mut action = Box::pin(state.proxy.handle(&request)).await;
     let endpoint = request.endpoint;
     let mut call = ProxyCall { state, endpoint, upstream, head, compressed, permit: Some(permit) };
     // The proxy bounds the retries: `gateway.too_large_tries` smaller forms, and one without thinking.
@@ -187,7 +188,7 @@ impl ProxyCall<'_> {
         let mut in_flight = Some(in_flight);
         if let Some(failure) = &failure
             && let Some(in_flight) = in_flight.take()
-            && let Some(next) = self.state.proxy.handle_refusal(in_flight, failure).await
+            && let Some(next) = Box::pin(self.state.proxy.handle_refusal(in_flight, failure)).await
         {
             return AttemptOutcome::Retry(next);
         }

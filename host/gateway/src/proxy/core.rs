@@ -231,11 +231,12 @@ impl Proxy {
     /// Closes sessions, immediately or when the request that holds the session lock is shaped.
     pub(super) fn close_sessions(&self, sessions: Vec<SessionId>) {
         for session in sessions {
-            if self.runtime.close_session(&session).now_or_never().is_some() {
+            let runtime = self.runtime.clone();
+            // One future for both: it closes what is open now, and nothing that is opened under the same id while it waits.
+            let mut closing = Box::pin(async move { runtime.close_session(&session).await });
+            if (&mut closing).now_or_never().is_some() {
                 continue;
             }
-            let runtime = self.runtime.clone();
-            let closing = async move { runtime.close_session(&session).await };
             self.runtime.spawn_background(closing);
         }
     }
