@@ -15,7 +15,7 @@ use ctxhost_config::{Config, is_url};
 use ctxhost_dialects::DialectName;
 use ctxhost_engine::state_folder;
 use ctxhost_gateway::{Gateway, GatewayError, GatewayOptions};
-use ctxhost_platform::processes::raise_open_files;
+use ctxhost_platform::processes::{limit_arenas, raise_open_files};
 use ctxhost_platform::signals::ShutdownSignals;
 use ctxhost_store::StoreKind;
 
@@ -66,6 +66,7 @@ impl ServeArgs {
         config_path: Option<&Path>,
         output: &mut Output,
     ) -> Result<ExitCode, CliError> {
+        limit_arenas();
         let config = run_setup::find_config(config_path, &std::env::current_dir()?, output)?;
         // Held to the end of the command: dropping it flushes the exporter.
         let _traces = log::start_traced(&config.telemetry, log::DefaultLogLevel::Warnings)?;

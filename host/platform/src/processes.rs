@@ -6,7 +6,7 @@ mod system;
 
 pub use system::{
     OutputReader, abort_signal, async_reader, host_name, is_alive, kill_group, lead_group,
-    limit_memory, parent_id, raise_open_files, signal_name, signal_of,
+    limit_arenas, limit_memory, parent_id, raise_open_files, signal_name, signal_of,
 };
 
 #[cfg(test)]

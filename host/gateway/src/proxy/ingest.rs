@@ -162,7 +162,7 @@ impl Proxy {
                 // Evicted meanwhile: reopen the file.
                 Err(TurnError::NoSession { .. }) if look < MAX_LOOKS => {}
                 Err(error) => {
-                    tracing::warn!(%error, "cannot open the session: a new conversation is started");
+                    tracing::warn!(%error, "cannot open the session; the request looks for its conversation again");
                     self.invalidate(conversation);
                     return None;
                 }

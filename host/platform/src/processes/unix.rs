@@ -1,5 +1,6 @@
 //! Processes on Unix.
 
+use std::env;
 use std::io::{self, PipeReader};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _, parent_id as parent};
@@ -74,6 +75,23 @@ pub fn raise_open_files() {
     if let Err(error) = raised {
         tracing::debug!(%error, "cannot raise the limit of open files");
     }
+}
+
+/// Limits the arenas of glibc's malloc to two, unless `MALLOC_ARENA_MAX` is set: starts this program again in the same
+/// process, since the C library reads the variable before `main`. Call it before anything is opened. Best effort.
+// By default each of up to eight threads per CPU gets an arena and keeps freed memory in it (docs/performance.md).
+pub fn limit_arenas() {
+    const ARENAS: &str = "MALLOC_ARENA_MAX";
+    let mut arguments = env::args_os();
+    let Some(name) = arguments.next() else { return };
+    if !cfg!(target_env = "gnu") || env::var_os(ARENAS).is_some() {
+        return;
+    }
+    let started = env::current_exe().map(|program| {
+        // Returns only if it fails.
+        Command::new(program).arg0(name).args(arguments).env(ARENAS, "2").exec()
+    });
+    tracing::debug!(?started, "cannot start again with {ARENAS}");
 }
 
 /// The name of this machine.

@@ -59,6 +59,9 @@ pub fn limit_memory(_bytes: u64) {}
 /// Raises the limit of open files as far as the system allows without privileges. Windows has none.
 pub fn raise_open_files() {}
 
+/// Limits the arenas of glibc's malloc. Not on Windows.
+pub fn limit_arenas() {}
+
 /// The name of this machine.
 #[must_use]
 pub fn host_name() -> String {
