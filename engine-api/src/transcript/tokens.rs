@@ -53,6 +53,9 @@ const MIN_HIDDEN_CHARS: u64 = 128;
 /// Codex uses for its own budget (`estimate_reasoning_length` in `codex-rs/core/src/context_manager/history.rs`).
 const HIDDEN_OVERHEAD_BYTES: u64 = 650;
 
+/// Bytes that are checked for ASCII together.
+const PIECE_BYTES: usize = 16;
+
 /// Weighted characters per token.
 pub const CHARS_PER_TOKEN: u64 = 4;
 
@@ -94,19 +97,26 @@ pub fn estimate(text: &str) -> u64 {
 /// assert_eq!(weighted_chars("\u{1F600}"), 2);
 /// ```
 pub fn weighted_chars(text: &str) -> u64 {
-    // Most texts are ASCII, for which the vectorised check replaces a lookup for each character; of others most lines.
+    // Most texts are ASCII, and of others most pieces: the vectorised check replaces a lookup for each character.
     if text.is_ascii() {
         return text.len() as u64;
     }
-    text.split_inclusive('\n').map(line_chars).sum()
+    let pieces = text.as_bytes().chunks(PIECE_BYTES).enumerate();
+    pieces.map(|(number, piece)| piece_chars(text, number * PIECE_BYTES, piece)).sum()
 }
 
-fn line_chars(line: &str) -> u64 {
-    if line.is_ascii() {
-        return line.len() as u64;
+/// The weighted characters that begin in the piece at `start`.
+fn piece_chars(text: &str, start: usize, piece: &[u8]) -> u64 {
+    if piece.is_ascii() {
+        return piece.len() as u64;
     }
-    let weigh = |character: char| if character.is_ascii() { 1 } else { char_weight(character) };
-    line.chars().map(weigh).sum()
+    let weigh = |(at, byte): (usize, &u8)| match byte {
+        0..0x80 => 1,
+        // Inside a character.
+        0x80..0xc0 => 0,
+        _ => text.get(start + at..).and_then(|rest| rest.chars().next()).map_or(0, char_weight),
+    };
+    piece.iter().enumerate().map(weigh).sum()
 }
 
 /// The tokens of JSON that is sent as it is. Files and encrypted text in it count as in a [message].
@@ -267,6 +277,18 @@ pub fn char_weight(character: char) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_text_weighs_what_its_characters_weigh() {
+        let parts =
+            ["a", "é", "·", "日本", "한", "\u{1F600}", "ＦＦ", "﹅", "\n", "word of a line"];
+        for count in 1..200_usize {
+            let text: String =
+                (0..count).map(|at| parts[(at * at + count) % parts.len()]).collect();
+            let weight: u64 = text.chars().map(char_weight).sum();
+            assert_eq!(weighted_chars(&text), weight, "{text}");
+        }
+    }
 
     #[test]
     fn a_file_is_not_estimated_as_text() {

@@ -84,11 +84,12 @@ impl DagSession {
         if missing == 0 || is_folded_already {
             return shorten_or_nothing(transcript, request, LAYER, "everything in it must stay");
         }
-        let rules = self.render_rules(limit_tokens, &layout);
+        let rules = self.render_rules(limit_tokens, &layout).text;
         let rule_tokens = tokens::estimate(&rules);
         let room_tokens = outline_tokens.saturating_sub(ENVELOPE_TOKENS + rule_tokens);
         let outline = self.outline_before(&layout, &ranking, room_tokens, settings);
-        let names = self.render_names(transcript, &layout, &outline.text, name_tokens);
+        let shown = self.index.names.name_numbers(&outline.text);
+        let names = self.render_names(transcript, &layout, &shown, name_tokens);
         let leaves = self.range_before(layout.cut, missing, settings);
         let folded = leaves.leaves + usize::from(leaves.draft.is_some());
         let requests = layout.take_antecedents(transcript);

@@ -5,8 +5,9 @@ use ctxhost_engine_api::transcript::tokens::CHARS_PER_TOKEN;
 use ctxhost_engine_kit::redact::redact;
 use ctxhost_engine_kit::requests::{LONG_SLACK_PART, RequestRoom};
 use ctxhost_engine_kit::retrieval::{
-    NoteShares, PromptRanking, RankedSlice, RequestLayout, SliceFinder,
+    NoteShares, PromptRanking, RankedSlices, RequestLayout, SliceFinder,
 };
+use ctxhost_engine_kit::rules::RuleList;
 use ctxhost_engine_kit::settings::share_of;
 
 use crate::STYLE;
@@ -79,7 +80,7 @@ impl DagSession {
         self.place_requests(transcript, requests, &mut layout);
         let free_tokens = budget_tokens.saturating_sub(layout.tokens(transcript, &STYLE));
         let outline_tokens = (split.outline + split.names).min(free_tokens);
-        layout.head = self.render_rules(budget_tokens, &layout);
+        self.add_rules(budget_tokens, &mut layout);
         let outline_tokens = outline_tokens.saturating_sub(layout.own_tokens());
         self.add_outline(ranking, outline_tokens, settings, &mut layout);
         let left_tokens = budget_tokens.saturating_sub(layout.tokens(transcript, &STYLE));
@@ -103,7 +104,7 @@ impl DagSession {
         let may_shorten = self.index.uses_tools(transcript);
         let requests = RequestRoom { tokens: split.requests, long_tokens, may_shorten };
         split.target += self.place_requests(transcript, requests, &mut layout);
-        layout.head = self.render_rules(allowed_tokens, &layout);
+        self.add_rules(allowed_tokens, &mut layout);
         let free = |layout: &RequestLayout, own_tokens: u64| {
             split.target.saturating_sub(layout.tokens(transcript, &STYLE) + own_tokens)
         };
@@ -130,7 +131,7 @@ impl DagSession {
     fn finder<'a>(
         &'a self,
         transcript: &'a Transcript,
-        ranked: &'a [RankedSlice],
+        ranked: &'a RankedSlices,
         is_allowed: &'a dyn Fn(u32) -> bool,
     ) -> SliceFinder<'a> {
         SliceFinder { index: &self.index, transcript, ranked, is_allowed }
@@ -153,11 +154,18 @@ impl DagSession {
         slice.is_some_and(|(seq, text)| self.rules.has_replaced(seq, text))
     }
 
+    /// Begins the head with the rules that the layout does not show.
+    fn add_rules(&self, budget_tokens: u64, layout: &mut RequestLayout) {
+        let rules = self.render_rules(budget_tokens, layout);
+        layout.append_head(&rules.text, rules.names);
+    }
+
     /// The valid rules of the user that a layout does not show, in their share of a budget.
-    pub(crate) fn render_rules(&self, budget_tokens: u64, layout: &RequestLayout) -> String {
+    pub(crate) fn render_rules(&self, budget_tokens: u64, layout: &RequestLayout) -> RuleList {
         let is_shown = |seq: u64, rule: &str| seq >= layout.cut || layout.keeps_part(seq, rule);
         let most_chars = share_of(budget_tokens, RULE_SHARE) * CHARS_PER_TOKEN;
-        redact(&self.rules.render(most_chars, is_shown)).into_owned()
+        let rules = self.rules.render(most_chars, is_shown);
+        RuleList { text: redact(&rules.text).into_owned(), ..rules }
     }
 
     /// Adds the outline of what a layout does not show.
@@ -169,7 +177,7 @@ impl DagSession {
         layout: &mut RequestLayout,
     ) {
         let outline = self.outline_before(layout, ranking, room_tokens, settings).text;
-        append_line(&mut layout.head, &outline);
+        layout.append_head(&outline, self.index.names.name_numbers(&outline));
     }
 
     /// The outline of everything that a layout does not show.
@@ -195,24 +203,25 @@ impl DagSession {
 
     /// Adds the names that a layout does not show.
     fn add_names(&self, transcript: &Transcript, room_tokens: u64, layout: &mut RequestLayout) {
-        let names = self.render_names(transcript, layout, &layout.head, room_tokens);
-        append_line(&mut layout.head, &names);
+        let shown = layout.head_names.as_deref().unwrap_or_default();
+        let names = self.render_names(transcript, layout, shown, room_tokens);
+        layout.append_head(&names, self.index.names.name_numbers(&names));
     }
 
-    /// The heaviest names that neither a layout nor a text shows.
+    /// The heaviest names that neither a layout nor `shown` has.
     pub(crate) fn render_names(
         &self,
         transcript: &Transcript,
         layout: &RequestLayout,
-        text: &str,
+        shown: &[u32],
         room_tokens: u64,
     ) -> String {
-        let known = self.index.names.name_numbers(text).into_iter();
+        let known = shown.iter().copied();
         // Rules of folded entries were read before the names of the live ones.
         let withdrawn = self.rules.withdrawn_texts().iter();
         let withdrawn = withdrawn.filter_map(|name| self.index.names.find_number(name));
         let known = known.chain(withdrawn).chain(self.rules.withdrawn_names());
-        self.index.render_names(transcript, layout, known, &[], room_tokens)
+        self.index.render_names(transcript, layout, known, &RankedSlices::default(), room_tokens)
     }
 
     fn folded_entries(&self) -> u64 {
@@ -304,12 +313,4 @@ impl DagSession {
         folded.sort_by(|left, right| right.1.total_cmp(&left.1).then(left.0.cmp(&right.0)));
         folded.into_iter().map(|(leaf, _)| leaf).collect()
     }
-}
-
-/// Appends a text as a line of its own, unless it is empty.
-fn append_line(head: &mut String, text: &str) {
-    if !head.is_empty() && !text.is_empty() {
-        head.push('\n');
-    }
-    head.push_str(text);
 }

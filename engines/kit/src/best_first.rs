@@ -1,11 +1,11 @@
 //! Keys in falling order, sorted only as far as they are read.
 
 /// Keys that are sorted before the first one is read.
-const FIRST_KEYS: usize = 256;
+const FIRST_KEYS: usize = 1_024;
 
 /// An iterator over keys, greatest first.
 // Who reads the best few hundred of tens of thousands does not wait for the order of the others.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct BestFirst {
     /// The complements of the keys, which rise where the keys fall.
     keys: Vec<u64>,
@@ -17,6 +17,19 @@ pub(crate) struct BestFirst {
 impl BestFirst {
     pub(crate) fn new(keys: impl Iterator<Item = u64>) -> BestFirst {
         BestFirst { keys: keys.map(|key| !key).collect(), sorted: 0, at: 0 }
+    }
+
+    /// The key at a place of the order.
+    pub(crate) fn get(&mut self, at: usize) -> Option<u64> {
+        while at >= self.sorted && self.sorted < self.keys.len() {
+            self.sort_more();
+        }
+        self.keys.get(at).map(|key| !key)
+    }
+
+    /// Number of keys.
+    pub(crate) fn len(&self) -> usize {
+        self.keys.len()
     }
 
     /// Sorts as many further keys as are sorted already.
@@ -33,12 +46,9 @@ impl Iterator for BestFirst {
     type Item = u64;
 
     fn next(&mut self) -> Option<u64> {
-        if self.at == self.sorted {
-            self.sort_more();
-        }
-        let key = self.keys.get(self.at)?;
+        let key = self.get(self.at)?;
         self.at += 1;
-        Some(!key)
+        Some(key)
     }
 }
 
@@ -47,6 +57,13 @@ pub(crate) fn key_of(score: f32, number: u32) -> u64 {
     let bits = score.to_bits();
     let order = if score.is_sign_negative() { !bits } else { bits | 1 << 31 };
     u64::from(order) << 32 | u64::from(number)
+}
+
+/// The score in a key.
+pub(crate) fn score_of(key: u64) -> f32 {
+    let order = (key >> 32) as u32;
+    let is_positive = order >> 31 == 1;
+    f32::from_bits(if is_positive { order & !(1 << 31) } else { !order })
 }
 
 /// The number in a key.
@@ -73,6 +90,7 @@ mod tests {
             let by_score = one.0.total_cmp(&other.0).then(one.1.cmp(&other.1));
             prop_assert_eq!(key_of(one.0, one.1).cmp(&key_of(other.0, other.1)), by_score);
             prop_assert_eq!(number_of(key_of(one.0, one.1)), one.1);
+            prop_assert_eq!(score_of(key_of(one.0, one.1)).to_bits(), one.0.to_bits());
         }
     }
 }

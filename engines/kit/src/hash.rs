@@ -1,5 +1,10 @@
 //! Deterministic values derived from a text: the same on every machine and in every build.
 
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// For maps whose keys are hashes already.
+pub(crate) type BuildIdentityHasher = BuildHasherDefault<IdentityHasher>;
+
 /// Offset and prime of 64-bit FNV-1a.
 const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 const PRIME: u64 = 0x0000_0100_0000_01b3;
@@ -7,6 +12,26 @@ const PRIME: u64 = 0x0000_0100_0000_01b3;
 /// The FNV-1a hash of a text, for names and jitter. Not suited for secrets.
 pub fn fnv1a(text: &str) -> u64 {
     text.bytes().fold(OFFSET, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME))
+}
+
+/// The hash of a key is the key.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct IdentityHasher(u64);
+
+impl Hasher for IdentityHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn write_u64(&mut self, key: u64) {
+        self.0 = key;
+    }
 }
 
 /// A fraction from 0 to below 1, derived from a text.

@@ -19,7 +19,7 @@ use crate::redact::SecretRanges;
 
 use entry_names::EntryNames;
 use mentions::for_each_mention;
-use name_lists::{BLOCK_CHARS, NameLists, listed_facts, listed_statements};
+use name_lists::{BLOCK_CHARS, NameLists, split_at_list};
 use name_numbers::NameNumbers;
 
 pub use mentions::EntryMentions;
@@ -160,10 +160,16 @@ impl NameLedger {
     /// The numbers of the known names in a text.
     pub fn name_numbers(&self, text: &str) -> Vec<u32> {
         let mut numbers = Vec::new();
-        for_each_name(text, |name| numbers.extend(self.find_number(name.text)));
-        let listed = listed_facts(text).chain(listed_statements(text));
-        numbers.extend(listed.filter_map(|name| self.find_number(name.text)));
-        numbers
+        let mut rest = text;
+        loop {
+            let (before, listed, behind) = split_at_list(rest);
+            for_each_name(before, |name| numbers.extend(self.find_number(name.text)));
+            numbers.extend(listed.filter_map(|name| self.find_number(name)));
+            if behind.is_empty() {
+                return numbers;
+            }
+            rest = behind;
+        }
     }
 
     /// Renders the names that are not in `shown`, in at most `most_chars` weighted characters; empty

@@ -112,11 +112,12 @@ pub struct RequestRoom {
 /// out. A text that is too long is shortened, one without a rule or fact only if the others leave room. Images and files
 /// take what the texts leave.
 pub fn choose_requests(
-    newest_first: impl Iterator<Item = SizedRequest> + Clone,
+    newest_first: impl Iterator<Item = SizedRequest>,
     room: RequestRoom,
     is_shown: impl Fn(u64) -> bool,
 ) -> BTreeMap<u64, RequestForm> {
     let room_tokens = room.tokens;
+    let newest_first = newest_first.collect();
     let mut choice =
         RequestChoice { newest_first, is_shown, chosen: BTreeMap::new(), left_tokens: room_tokens };
     let half_tokens = room_tokens / 2;
@@ -141,18 +142,14 @@ pub fn choose_requests(
 }
 
 /// A choice that is being made.
-struct RequestChoice<I, F> {
-    newest_first: I,
+struct RequestChoice<F> {
+    newest_first: Vec<SizedRequest>,
     is_shown: F,
     chosen: BTreeMap<u64, (SizedRequest, RequestForm)>,
     left_tokens: u64,
 }
 
-impl<I, F> RequestChoice<I, F>
-where
-    I: Iterator<Item = SizedRequest> + Clone,
-    F: Fn(u64) -> bool,
-{
+impl<F: Fn(u64) -> bool> RequestChoice<F> {
     /// Adds the texts of a kind in `most_tokens`, newest first, and returns what they take.
     fn add(
         &mut self,
@@ -162,7 +159,7 @@ where
     ) -> u64 {
         let most_tokens = most_tokens.min(self.left_tokens);
         let mut room_tokens = most_tokens;
-        for request in self.newest_first.clone() {
+        for request in &self.newest_first {
             let (form, tokens) = if request.text_tokens <= room_tokens {
                 (RequestForm::Text, request.text_tokens)
             } else {
@@ -171,11 +168,11 @@ where
             // In a long session few fit, and the size is the cheapest to know.
             let is_allowed = tokens <= room_tokens && (may_shorten || form == RequestForm::Text);
             if is_allowed
-                && is_of_kind(&request)
+                && is_of_kind(request)
                 && !self.chosen.contains_key(&request.seq)
                 && !(self.is_shown)(request.seq)
             {
-                self.chosen.insert(request.seq, (request, form));
+                self.chosen.insert(request.seq, (*request, form));
                 room_tokens -= tokens;
             }
         }

@@ -14,6 +14,7 @@ mod history_index;
 mod layout;
 mod prompt_note;
 mod query;
+mod ranked_slices;
 mod ranking;
 mod selection;
 mod stored_layout;
@@ -25,7 +26,8 @@ pub use history_index::{EntryRow, HistoryIndex, NO_ENTRY, TextSlice};
 pub use layout::{LayoutStyle, RequestLayout, covering_plan, whole_plan};
 pub use prompt_note::{LayoutUpdate, NoteShares};
 pub use query::SearchQuery;
-pub use ranking::{PromptRanking, RankedSlice};
+pub use ranked_slices::{RankedSlice, RankedSlices};
+pub use ranking::PromptRanking;
 pub use selection::SliceFinder;
 pub use stored_layout::{layout_from_json, layout_to_json};
 pub use tools::{

@@ -15,16 +15,16 @@ use crate::summary::sentences::strip_bullet;
 use crate::text::abbreviations::ends_with_abbreviation;
 
 pub use subject::{RuleSubject, drop_replaced};
-pub use user_rules::UserRules;
+pub use user_rules::{RuleList, UserRules};
 
 /// Cues of a rule or preference, in the languages most common among agents.
-const RULE_PATTERN: &str = concat!(
-    r"(?i)\b(?:always|never|from now on|going forward|for (?:all|every)|each time|every time|whenever",
+const RULE_WORDS: &str = concat!(
+    r"always|never|from now on|going forward|for (?:all|every)|each time|every time|whenever",
     r"|do(?: not|n't|n’t) (?:ever |use|touch|change|edit|commit|push|run|add|write|delete|send|call|mention|include|create|remove|install)",
-    r"|must(?: not)?|mustn't|make sure|be sure to|remember (?:that|to)|keep in mind|important:|rule:|note:",
+    r"|must(?: not)?|mustn't|make sure|be sure to|remember (?:that|to)|keep in mind",
     r"|i(?: really| strongly)? (?:prefer|like|love|hate|dislike|don't like|can't stand|can't eat|need you to|want you to)",
     r"|my (?:favou?rite|preferred)|allergic to|i(?:'m| am) (?:a )?(?:vegan|vegetarian)|call me|no longer|instead of|stop (?:using|doing)",
-    r"|avoid|shouldn['’]?t|should (?:always|never|only|not)|only (?:on|after|before)|prefer(?:red)?|only use|use only|(?:is|are|goes|lives) now|now (?:is|uses|goes)|changed to|change of plans?|correction:|switch(?:ed)? to|has moved|moved to",
+    r"|avoid|shouldn['’]?t|should (?:always|never|only|not)|only (?:on|after|before)|prefer(?:red)?|only use|use only|(?:is|are|goes|lives) now|now (?:is|uses|goes)|changed to|change of plans?|switch(?:ed)? to|has moved|moved to",
     // German, French, Spanish, Portuguese, Italian, Dutch, Polish.
     r"|immer|niemals|nie|ab (?:jetzt|sofort)|nicht mehr|stattdessen",
     r"|toujours|jamais|désormais|dorénavant|à partir de maintenant",
@@ -32,9 +32,13 @@ const RULE_PATTERN: &str = concat!(
     r"|sempre|mai più|d'ora in poi|altijd|nooit|vanaf nu|zawsze|nigdy|od teraz",
     // Turkish, Indonesian, Vietnamese, Russian, Ukrainian.
     r"|her zaman|asla|bundan sonra|selalu|jangan|mulai sekarang|luôn luôn|không bao giờ|từ giờ",
-    r"|всегда|никогда|с этого момента|отныне|впредь|больше не|теперь|завжди|ніколи|відтепер|більше не)\b",
-    // Chinese, Japanese, Korean, Arabic, Hindi.
-    r"|总是|總是|永远|永遠|不要|从现在|從現在|必须|必須|禁止|务必|始终|一律|以后|以後|今後|これから|常に|必ず|絶対|決して|しないで",
+    r"|всегда|никогда|с этого момента|отныне|впредь|больше не|теперь|завжди|ніколи|відтепер|більше не",
+);
+/// Words that announce a rule with the colon behind them.
+const RULE_TITLES: &str = "important|rule|note|correction";
+/// Cues in Chinese, Japanese, Korean, Arabic and Hindi, which stand anywhere.
+const RULE_SIGNS: &str = concat!(
+    r"总是|總是|永远|永遠|不要|从现在|從現在|必须|必須|禁止|务必|始终|一律|以后|以後|今後|これから|常に|必ず|絶対|決して|しないで",
     r"|항상|절대|지금부터|앞으로|하지 ?마|دائما|أبدا|من الآن|لا تستخدم|हमेशा|कभी नहीं|कभी न |अब से",
 );
 /// Cues that an earlier rule does not hold any more.
@@ -53,7 +57,16 @@ const RULE_CHARS: RangeInclusive<u64> = 8..=400;
 // Users write before or behind what they paste.
 const READ_BYTES: usize = 4_000;
 
-static RULE_CUES: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(RULE_PATTERN).ok());
+/// The cues, as they are written.
+static RULE_CUES: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(&format!(r"(?i)\b(?:(?:{RULE_WORDS})\b|(?:{RULE_TITLES}):)|{RULE_SIGNS}")).ok()
+});
+/// Finds the same cues, with what stands beside them.
+// Without `\b`: where a text is not ASCII, an automaton cannot decide it, and the search takes ten times as long.
+static HAS_CUE: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    let words = format!(r"(?:{RULE_WORDS})(?:\W|$)|(?:{RULE_TITLES}):");
+    Regex::new(&format!(r"(?i)(?:^|\W)(?:{words})|{RULE_SIGNS}")).ok()
+});
 static CHANGE_CUES: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(CHANGE_PATTERN).ok());
 
 /// The rules at both ends of a user message, each on one line. What the user quotes is none.
@@ -74,7 +87,7 @@ pub fn parse_rule(sentence: &str) -> Option<String> {
     let is_question = line.ends_with(['?', '？', '؟']);
     let is_rule = !is_question
         && RULE_CHARS.contains(&weighted_chars(&line))
-        && RULE_CUES.as_ref().is_some_and(|cues| cues.is_match(&line));
+        && HAS_CUE.as_ref().is_some_and(|cues| cues.is_match(&line));
     is_rule.then_some(line)
 }
 
@@ -122,6 +135,8 @@ pub(crate) fn sentences(text: &str) -> impl Iterator<Item = &str> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn rules(text: &str) -> Vec<String> {
@@ -130,7 +145,7 @@ mod tests {
 
     #[test]
     fn the_patterns_compile() {
-        assert!(RULE_CUES.is_some() && CHANGE_CUES.is_some());
+        assert!(RULE_CUES.is_some() && HAS_CUE.is_some() && CHANGE_CUES.is_some());
     }
 
     #[test]
@@ -157,6 +172,27 @@ mod tests {
     fn an_abbreviation_does_not_end_a_rule() {
         for rule in ["Call me Dr. Brandt from now on.", "Always use tools, e.g. J. Doe's, first."] {
             assert_eq!(rules(rule), [rule]);
+        }
+    }
+
+    #[test]
+    fn a_title_announces_a_rule() {
+        for rule in ["Important: the tests need port 5433.", "NOTE: main is protected."] {
+            assert_eq!(rules(rule), [rule]);
+            assert_eq!(cues_of(rule).len(), 1, "{rule}");
+        }
+        assert_eq!(rules("It is important that it works."), Vec::<String>::new());
+    }
+
+    proptest! {
+        #[test]
+        fn a_cue_is_found_where_it_is_written(
+            words in prop::collection::vec("always|Never|important:|note|i prefer|ponies|nie|niemand|больше не|теперьѣ|é|_|总是|x", 1..6),
+            gap in " |é|_|—|",
+        ) {
+            let line = words.join(&gap);
+            let has_cue = HAS_CUE.as_ref().is_some_and(|cues| cues.is_match(&line));
+            prop_assert_eq!(has_cue, !cues_of(&line).is_empty(), "{}", line);
         }
     }
 

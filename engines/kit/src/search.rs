@@ -4,6 +4,6 @@ mod index;
 mod slices;
 mod terms;
 
-pub use index::{SliceScores, TermIndex, sort_best_first};
+pub use index::{SliceScores, TermIndex};
 pub use slices::split_into_slices;
 pub use terms::{distinct_terms, for_each_term};

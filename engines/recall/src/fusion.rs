@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use ctxhost_engine_kit::retrieval::{RankedSlice, SearchQuery};
-use ctxhost_engine_kit::search::{SliceScores, sort_best_first};
+use ctxhost_engine_kit::retrieval::{RankedSlices, SearchQuery};
+use ctxhost_engine_kit::search::SliceScores;
 
 use crate::session::RecallSession;
 
@@ -15,18 +15,16 @@ impl RecallSession {
         query: &SearchQuery,
         by_meaning: Option<SliceScores>,
         fusion_rank: u64,
-    ) -> Vec<RankedSlice> {
+    ) -> RankedSlices {
         let by_words = self.index.rank(query).slices;
         let Some(by_meaning) = by_meaning else { return by_words };
         let mut sums: HashMap<u32, f32> = HashMap::new();
         for ranking in [by_words, self.index.rank_by(&by_meaning).slices] {
-            let found = ranking.into_iter().filter(|(_, score)| *score > 0.0);
+            let found = ranking.iter().take_while(|(_, score)| *score > 0.0);
             for (rank, (slice, _)) in found.enumerate() {
                 *sums.entry(slice).or_default() += 1.0 / (fusion_rank as f32 + rank as f32 + 1.0);
             }
         }
-        let mut ranked: Vec<RankedSlice> = sums.into_iter().collect();
-        sort_best_first(&mut ranked);
-        ranked
+        RankedSlices::new(sums)
     }
 }

@@ -32,7 +32,7 @@ use ctxhost_engine_api::{
 };
 use ctxhost_engine_kit::retrieval::SliceFinder;
 use ctxhost_engine_kit::retrieval::{
-    LayoutUpdate, NoteShares, RankedSlice, RequestLayout, layout_from_json, layout_to_json,
+    LayoutUpdate, NoteShares, RankedSlices, RequestLayout, layout_from_json, layout_to_json,
     read_history, whole_plan,
 };
 use ctxhost_engine_kit::session_map::SessionMap;
@@ -224,7 +224,7 @@ impl RecallSession {
         // At most one search per request, and none if nothing moves and no prompt is new.
         let cell = OnceCell::new();
         let rank = || self.rank_prompt(transcript, &request.prompt, settings.fusion_rank);
-        let ranked = || cell.get_or_init(rank).as_slice();
+        let ranked = || cell.get_or_init(rank);
         let move_window = |last: Option<&RequestLayout>| {
             let moved = |last| self.moved_layout(transcript, budget_tokens, last, settings);
             let moved = last.and_then(moved);
@@ -249,12 +249,7 @@ impl RecallSession {
     }
 
     /// Ranks slices for a prompt, by words and by meaning.
-    fn rank_prompt(
-        &self,
-        transcript: &Transcript,
-        prompt: &str,
-        fusion_rank: u64,
-    ) -> Vec<RankedSlice> {
+    fn rank_prompt(&self, transcript: &Transcript, prompt: &str, fusion_rank: u64) -> RankedSlices {
         let query = self.index.build_query(transcript, prompt);
         let words = self.index.query_words(transcript, prompt);
         self.rank_fused(&query, self.cosines(embedded_text(words).0), fusion_rank)
@@ -266,7 +261,7 @@ impl RecallSession {
         transcript: &Transcript,
         newest: u64,
         budget_tokens: u64,
-        ranked: &[RankedSlice],
+        ranked: &RankedSlices,
         settings: &Settings,
         layout: &mut RequestLayout,
     ) {

@@ -4,12 +4,15 @@ use ctxhost_engine_api::transcript::tokens::{self, CHARS_PER_TOKEN};
 use ctxhost_engine_api::{EntryKind, Transcript};
 use ctxhost_engine_kit::redact::redact;
 use ctxhost_engine_kit::requests::RequestRoom;
-use ctxhost_engine_kit::retrieval::{RankedSlice, RequestLayout, SliceFinder};
+use ctxhost_engine_kit::retrieval::{RankedSlices, RequestLayout, SliceFinder};
 use ctxhost_engine_kit::settings::share_of;
 
 use crate::session::RecallSession;
 use crate::settings::Settings;
 
+/// Line before rules and names.
+const HEAD_TITLE: &str =
+    "Kept from this conversation; where it was said again later, the later words count.";
 /// Size of rules and names without their blocks, in tokens.
 const HEAD_FRAME_TOKENS: u64 = 24;
 /// Share of the room for parts of calls and results.
@@ -35,7 +38,7 @@ impl RecallSession {
         &self,
         transcript: &Transcript,
         budget_tokens: u64,
-        ranked: &[RankedSlice],
+        ranked: &RankedSlices,
         settings: &Settings,
     ) -> RequestLayout {
         let style = &settings.style();
@@ -60,7 +63,7 @@ impl RecallSession {
         transcript: &Transcript,
         budget_tokens: u64,
         allowed_tokens: u64,
-        ranked: &[RankedSlice],
+        ranked: &RankedSlices,
         settings: &Settings,
     ) -> RequestLayout {
         let style = &settings.style();
@@ -166,18 +169,16 @@ impl RecallSession {
         let rules = self
             .rules
             .render(rule_tokens.saturating_sub(HEAD_FRAME_TOKENS) * CHARS_PER_TOKEN, is_always);
-        let ledger_tokens = ledger_tokens.saturating_sub(tokens::estimate(&rules));
+        let ledger_tokens = ledger_tokens.saturating_sub(tokens::estimate(&rules.text));
         let withdrawn = self.rules.withdrawn_names();
-        let names = self.index.render_names(transcript, layout, withdrawn, &[], ledger_tokens);
-        let blocks: Vec<String> =
-            [rules, names].into_iter().filter(|block| !block.is_empty()).collect();
-        if !blocks.is_empty() {
-            let blocks = blocks.join("\n");
-            layout.head = format!(
-                "Kept from this conversation; where it was said again later, the later words count.\n{}",
-                redact(&blocks)
-            );
+        let nothing = RankedSlices::default();
+        let names = self.index.render_names(transcript, layout, withdrawn, &nothing, ledger_tokens);
+        if !rules.text.is_empty() || !names.is_empty() {
+            layout.append_head(HEAD_TITLE, []);
         }
+        // A list of names has no secrets.
+        layout.append_head(&redact(&rules.text), rules.names);
+        layout.append_head(&names, self.index.names.name_numbers(&names));
     }
 
     /// Adds names that neither the head nor an entry shows.
@@ -187,10 +188,13 @@ impl RecallSession {
         room_tokens: u64,
         layout: &mut RequestLayout,
     ) {
-        let listed = self.index.names.name_numbers(&layout.head);
-        let withheld = self.rules.withdrawn_names().chain(listed);
+        let names = &self.index.names;
+        let listed = layout.head_names.take().unwrap_or_else(|| names.name_numbers(&layout.head));
+        let withheld = self.rules.withdrawn_names().chain(listed.iter().copied());
+        let nothing = RankedSlices::default();
         layout.newer_names =
-            self.index.render_names(transcript, layout, withheld, &[], room_tokens);
+            self.index.render_names(transcript, layout, withheld, &nothing, room_tokens);
+        layout.head_names = Some(listed);
     }
 
     fn is_summary(&self, transcript: &Transcript, seq: u64) -> bool {

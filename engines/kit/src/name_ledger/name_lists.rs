@@ -66,6 +66,19 @@ impl<'n> NameLists<'n> {
     }
 }
 
+/// A text up to the first rendered list, the names of that list, and the text behind it.
+// A list is longer than what stands around it, and no scan finds more in it than it names.
+pub(super) fn split_at_list(text: &str) -> (&str, impl Iterator<Item = &str>, &str) {
+    let (begin, end) = (format!("<{TAG}>\n"), format!("\n</{TAG}>"));
+    let parts = text.split_once(&begin).and_then(|(before, rest)| {
+        let (list, behind) = rest.split_once(&end)?;
+        Some((before, list, behind))
+    });
+    let (before, list, behind) = parts.unwrap_or((text, "", ""));
+    let lines = list.lines().filter_map(|line| line.split_once(": "));
+    (before, lines.flat_map(|(_, names)| names.split(", ")), behind)
+}
+
 /// The facts that a rendered list names, so that they stay facts after a compaction.
 pub(super) fn listed_facts(text: &str) -> impl Iterator<Item = Identifier<'_>> {
     listed(text, FACTS)

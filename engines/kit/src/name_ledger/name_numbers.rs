@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 
 use super::NameRow;
-use crate::hash::fnv1a;
+use crate::hash::{BuildIdentityHasher, fnv1a};
 
 /// The numbers of names.
 #[derive(Clone, Debug, Default)]
 pub(super) struct NameNumbers {
-    by_hash: HashMap<u64, u32>,
+    by_hash: HashMap<u64, u32, BuildIdentityHasher>,
     /// Names with the hash of an earlier one.
     others: HashMap<Box<str>, u32>,
 }

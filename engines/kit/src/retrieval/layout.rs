@@ -15,6 +15,7 @@ use super::history_index::HistoryIndex;
 use crate::antecedent::{quote_note, quote_tokens};
 use crate::ledger::render_requests;
 use crate::live_round::LiveRoundCuts;
+use crate::name_ledger::NameLedger;
 
 /// Why found text is inserted.
 const FOUND: &str = "found by the prompt";
@@ -46,6 +47,8 @@ pub struct RequestLayout {
     pub kept: BTreeMap<u64, Option<String>>,
     /// The engine's own text, after the instructions.
     pub head: String,
+    /// Numbers of the names in the head, where it was just written. Not stored: more of them may be known later.
+    pub head_names: Option<Vec<u32>>,
     /// Parts of calls and results before the cut.
     pub excerpt: String,
     /// Names that each move chooses again, behind what stays in the prefix.
@@ -104,6 +107,22 @@ impl RequestLayout {
             .chain(antecedents.map(|(_, note)| note))
             .chain(self.notes.values())
             .map(String::as_str)
+    }
+
+    /// Appends lines to the head, with the numbers of their names.
+    pub fn append_head(&mut self, lines: &str, names: impl IntoIterator<Item = u32>) {
+        if !self.head.is_empty() && !lines.is_empty() {
+            self.head.push('\n');
+        }
+        self.head.push_str(lines);
+        self.head_names.get_or_insert_default().extend(names);
+    }
+
+    /// Numbers of the names in the engine's own texts.
+    pub fn own_names(&mut self, names: &NameLedger) -> Vec<u32> {
+        let head = self.head_names.take().unwrap_or_else(|| names.name_numbers(&self.head));
+        let others = self.own_texts().skip(1).flat_map(|text| names.name_numbers(text));
+        head.into_iter().chain(others).collect()
     }
 
     fn kept_tokens(&self, transcript: &Transcript) -> u64 {
@@ -166,13 +185,13 @@ impl RequestLayout {
         self.cut - self.kept.range(..self.cut).count() as u64
     }
 
-    /// Builds the plan.
+    /// Builds the plan, without its size.
     pub fn plan(&self, transcript: &Transcript, index: &HistoryIndex, style: &LayoutStyle) -> Plan {
         let (len, masks) = (transcript.len() as u64, &index.masks);
         let insert = |plan: &mut Plan, text: &str, at: u64, why: &str| {
             plan.insert(Role::User, text, at..at).note(style.layer, why);
         };
-        let mut plan = Plan { estimated_tokens: self.tokens(transcript, style), ..Plan::default() };
+        let mut plan = Plan::default();
         let mut end = 0;
         let mut is_head_due = !self.head.is_empty();
         for (seq, text) in &self.kept {

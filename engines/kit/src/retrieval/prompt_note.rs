@@ -55,18 +55,22 @@ impl LayoutUpdate {
             is_new = true;
         }
         // Notes go first: the prefix before them stays valid.
-        while layout.tokens(transcript, style) > budget_tokens && layout.drop_oldest_note() {}
-        if layout.tokens(transcript, style) > budget_tokens {
+        let mut tokens = layout.tokens(transcript, style);
+        while tokens > budget_tokens && layout.drop_oldest_note() {
+            tokens = layout.tokens(transcript, style);
+        }
+        if tokens > budget_tokens {
             layout = move_window(Some(&layout));
+            tokens = layout.tokens(transcript, style);
             is_new = true;
         }
         is_new |= layout.notes.len() != notes;
-        let tokens = layout.tokens(transcript, style);
+        layout.head_names = None;
         if tokens > budget_tokens && tokens >= transcript.total_tokens() {
             // Nearly everything is protected, so own texts would only add to it.
             return LayoutUpdate { layout: None, is_new, plan: whole_plan(transcript) };
         }
-        let plan = layout.plan(transcript, index, style);
+        let plan = Plan { estimated_tokens: tokens, ..layout.plan(transcript, index, style) };
         LayoutUpdate { layout: Some(layout), is_new, plan }
     }
 }
@@ -104,12 +108,15 @@ impl SliceFinder<'_> {
         let free = |layout: &RequestLayout| {
             most_tokens.saturating_sub(layout.tokens(self.transcript, style))
         };
+        let mut free_tokens = free(layout);
         let name_tokens = share_of(budget_tokens, shares.names);
         let most_found_tokens = share_of(budget_tokens, shares.found);
         let room_tokens = most_found_tokens + name_tokens;
-        while free(layout) < room_tokens && layout.drop_oldest_note() {}
+        while free_tokens < room_tokens && layout.drop_oldest_note() {
+            free_tokens = free(layout);
+        }
         let own_tokens = own_text_tokens(budget_tokens).saturating_sub(layout.own_tokens());
-        let room_tokens = room_tokens.min(free(layout)).min(own_tokens);
+        let room_tokens = room_tokens.min(free_tokens).min(own_tokens);
         // In a small room what was found comes first: names alone do not answer what the user asks.
         let found_tokens =
             room_tokens.saturating_sub(name_tokens).max(room_tokens / 2).min(most_found_tokens);
@@ -120,8 +127,7 @@ impl SliceFinder<'_> {
         let mut names = String::new();
         if name_tokens > 0 {
             let known = &self.index.names;
-            let own = layout.own_texts().chain([found.as_str()]);
-            let own: Vec<u32> = own.flat_map(|text| known.name_numbers(text)).collect();
+            let own = layout.own_names(known).into_iter().chain(known.name_numbers(&found));
             let left_tokens = left_beside(&found, room_tokens);
             let withheld = withheld.chain(own);
             let (transcript, ranked) = (self.transcript, self.ranked);

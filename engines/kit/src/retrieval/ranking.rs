@@ -9,10 +9,11 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
 use crate::best_first::{key_of, number_of};
-use crate::search::{SliceScores, sort_best_first};
+use crate::search::SliceScores;
 
 use super::history_index::{HistoryIndex, NO_ENTRY};
 use super::query::SearchQuery;
+use super::ranked_slices::{RankedSlice, RankedSlices};
 
 /// Weights of the best neighbour and the best of the group.
 const NEIGHBOUR_SHARE: f32 = 0.5;
@@ -26,14 +27,11 @@ const OVERHEAD_TOKENS: f32 = 8.0;
 // Far more than any budget holds.
 const BEST_ENTRIES: usize = 256;
 
-/// A slice number and its score per token.
-pub type RankedSlice = (u32, f32);
-
 /// What a query finds.
 #[derive(Debug, Default)]
 pub struct PromptRanking {
-    /// Slices of live entries, best first.
-    pub slices: Vec<RankedSlice>,
+    /// Slices of live entries.
+    pub slices: RankedSlices,
     /// The best score of each group.
     pub groups: BTreeMap<u32, f32>,
 }
@@ -56,8 +54,7 @@ impl HistoryIndex {
             let entries = self.groups().get(*group as usize).cloned().unwrap_or_default();
             entries.for_each(|seq| self.rank_entry(seq, (*group, *score), scores, &mut slices));
         }
-        sort_best_first(&mut slices);
-        PromptRanking { slices, groups }
+        PromptRanking { slices: RankedSlices::new(slices), groups }
     }
 
     fn rank_entry(

@@ -11,7 +11,7 @@ use crate::excerpt::{GAP_TOKENS, HEADER_TOKENS, frame_tokens, quote_parts, rende
 
 use super::history_index::{HistoryIndex, TextSlice};
 use super::layout::RequestLayout;
-use super::ranking::RankedSlice;
+use super::ranked_slices::RankedSlices;
 
 /// Slices in a row that do not fit before the room counts as full.
 const MAX_MISSES: usize = 64;
@@ -28,8 +28,8 @@ pub struct SliceFinder<'a> {
     pub index: &'a HistoryIndex,
     /// Its transcript.
     pub transcript: &'a Transcript,
-    /// What was found, best first.
-    pub ranked: &'a [RankedSlice],
+    /// What was found.
+    pub ranked: &'a RankedSlices,
     /// Whether a slice may be shown, by its number.
     pub is_allowed: &'a dyn Fn(u32) -> bool,
 }
@@ -121,13 +121,13 @@ impl SliceFinder<'_> {
     ) -> (SliceSelection, Vec<u64>) {
         let (mut chosen, mut order, mut misses) = (SliceSelection::new(), Vec::new(), 0);
         let mut left_tokens = room_tokens;
-        for (number, score) in self.ranked {
-            let Some(slice) = self.index.slices.get(*number as usize) else { continue };
+        for (number, score) in self.ranked.iter() {
+            let Some(slice) = self.index.slices.get(number as usize) else { continue };
             let seq = u64::from(slice.entry);
-            if *score <= 0.0 || misses > MAX_MISSES {
+            if score <= 0.0 || misses > MAX_MISSES {
                 break;
             }
-            if !is_candidate(seq) || !(self.is_allowed)(*number) {
+            if !is_candidate(seq) || !(self.is_allowed)(number) {
                 continue;
             }
             match left_tokens.checked_sub(cost(slice, chosen.contains_key(&seq))) {
@@ -137,7 +137,7 @@ impl SliceFinder<'_> {
                     if numbers.is_empty() {
                         order.push(seq);
                     }
-                    numbers.push(*number);
+                    numbers.push(number);
                 }
                 None => misses += 1,
             }

@@ -78,6 +78,7 @@ pub fn layout_from_json(json: &str, index: &HistoryIndex) -> Option<RequestLayou
         replaced_rules: saved.replaced_rules,
         kept: saved.kept.into_iter().collect(),
         head: saved.head,
+        head_names: None,
         excerpt: saved.excerpt,
         newer_names: saved.newer_names,
         short_moves: saved.short_moves,

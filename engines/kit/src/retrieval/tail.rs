@@ -16,7 +16,7 @@ use crate::settings::share_of;
 use super::entry_masks::MaskedPositions;
 use super::history_index::HistoryIndex;
 use super::layout::RequestLayout;
-use super::ranking::RankedSlice;
+use super::ranked_slices::RankedSlices;
 use super::selection::is_alone;
 
 /// Best slices of a query whose names get a bonus.
@@ -170,7 +170,7 @@ impl HistoryIndex {
         transcript: &Transcript,
         layout: &RequestLayout,
         withheld: impl Iterator<Item = u32>,
-        ranked: &[RankedSlice],
+        ranked: &RankedSlices,
         room_tokens: u64,
     ) -> String {
         let whole = layout.shown_positions(transcript.len() as u64);
@@ -187,9 +187,9 @@ impl HistoryIndex {
     }
 
     /// The names of the entries that a query finds.
-    fn boosted_names(&self, ranked: &[RankedSlice]) -> NameSet {
+    fn boosted_names(&self, ranked: &RankedSlices) -> NameSet {
         let slices = ranked.iter().take(BOOSTED_SLICES);
-        let entries = slices.filter_map(|(number, _)| self.slices.get(*number as usize));
+        let entries = slices.filter_map(|(number, _)| self.slices.get(number as usize));
         let entries = entries.map(|slice| u64::from(slice.entry));
         entries.flat_map(|seq| self.names.entry_names(seq).iter().copied()).collect()
     }

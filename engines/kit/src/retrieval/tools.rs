@@ -58,7 +58,8 @@ impl HistoryIndex {
         limit: u64,
         place: impl Fn(&TextSlice) -> String,
     ) -> Vec<(f32, String)> {
-        let ranked = self.rank(query).slices.into_iter().filter(|(_, score)| *score > 0.0);
+        let ranked = self.rank(query).slices;
+        let ranked = ranked.iter().filter(|(_, score)| *score > 0.0);
         let lines = ranked.take(limit as usize).filter_map(|(number, score)| {
             let slice = self.slices.get(number as usize)?;
             let entry = transcript.get(u64::from(slice.entry))?;

@@ -30,6 +30,15 @@ pub struct UserRules {
     withdrawn_texts: OnceLock<Vec<String>>,
 }
 
+/// A rendered list of rules.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RuleList {
+    /// The rules as a block; empty without any.
+    pub text: String,
+    /// Numbers of their names.
+    pub names: Vec<u32>,
+}
+
 /// One rule.
 #[derive(Debug)]
 struct UserRule {
@@ -157,21 +166,24 @@ impl UserRules {
 
     /// Renders the newest valid rules in at most `most_chars` weighted characters, newest last,
     /// without those that `is_shown` of their entry.
-    pub fn render(&self, most_chars: u64, is_shown: impl Fn(u64, &str) -> bool) -> String {
+    pub fn render(&self, most_chars: u64, is_shown: impl Fn(u64, &str) -> bool) -> RuleList {
         let mut room = most_chars.saturating_sub(BLOCK_CHARS);
         let holds = |rule: &&UserRule| rule.is_valid() && !is_shown(rule.seq, &rule.text);
         let mut lines: Vec<String> = Vec::new();
+        let mut names = Vec::new();
         for rule in self.rules.iter().rev().filter(holds) {
             let Some(rest) = room.checked_sub(weighted_chars(&rule.text) + 3) else { break };
             room = rest;
             lines.push(format!("- {}", rule.text));
+            names.extend_from_slice(&rule.names);
         }
         lines.reverse();
-        if lines.is_empty() {
+        let text = if lines.is_empty() {
             String::new()
         } else {
             format!("<{TAG}>\n{}\n</{TAG}>", lines.join("\n"))
-        }
+        };
+        RuleList { text, names }
     }
 
     /// Adds the rules in the block of an earlier summary.
@@ -218,8 +230,8 @@ mod tests {
         for (seq, text) in texts.iter().enumerate() {
             book.read_message(seq as u64, text, &NameLedger::default());
         }
-        let lines = book.render(10_000, |_, _| false);
-        lines.lines().filter_map(|line| line.strip_prefix("- ").map(str::to_owned)).collect()
+        let list = book.render(10_000, |_, _| false);
+        list.text.lines().filter_map(|line| line.strip_prefix("- ").map(str::to_owned)).collect()
     }
 
     #[test]
@@ -240,10 +252,10 @@ mod tests {
         let names = NameLedger::default();
         let mut book = UserRules::default();
         book.read_message(0, "Always deploy to eu-1. I prefer tea.", &names);
-        let block = book.render(1_000, |_, _| false);
+        let block = book.render(1_000, |_, _| false).text;
         let mut again = UserRules::default();
         again.read_summary(0, &format!("before\n{block}\nafter"), &names);
-        assert_eq!(again.render(1_000, |_, _| false), block);
+        assert_eq!(again.render(1_000, |_, _| false).text, block);
         again.read_message(5, "From now on, deploy to eu-2.", &names);
         assert_eq!(again.replaced_texts_of(0).collect::<Vec<_>>(), ["Always deploy to eu-1."]);
         assert_eq!(again.replaced_count(), 1);
@@ -259,7 +271,7 @@ mod tests {
                 &NameLedger::default(),
             )
         });
-        let block = book.render(BLOCK_CHARS + 80, |_, _| false);
+        let block = book.render(BLOCK_CHARS + 80, |_, _| false).text;
         assert!(block.contains("thing49") && !block.contains("thing0 "), "{block}");
         assert!(weighted_chars(&block) <= BLOCK_CHARS + 80);
     }
@@ -275,6 +287,10 @@ mod tests {
             names.read_entry(&entry);
             rules.read_message(entry.seq(), entry.text(), &names);
         }
+        assert_eq!(
+            rules.render(1_000, |_, _| false).names,
+            Vec::from_iter(names.find_number("birch-17"))
+        );
         assert_eq!(rules.withdrawn_texts(), ["amber-42"]);
         let withdrawn: Vec<u32> = rules.withdrawn_names().collect();
         assert_eq!(withdrawn, Vec::from_iter(names.find_number("amber-42")));

@@ -3,12 +3,10 @@
 //! Postings are append-only delta-coded bytes: adding a slice costs its length, and a hundred
 //! thousand entries take tens of megabytes.
 
-use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::hash::{BuildHasherDefault, Hasher};
 
-use crate::best_first::key_of;
+use crate::hash::BuildIdentityHasher;
 
 /// Saturation and length normalisation of BM25: the usual constants, not fitted to data.
 const K1: f32 = 1.2;
@@ -25,7 +23,8 @@ const QUERY_POSTINGS: u32 = 50_000;
 /// The inverted index of one session.
 #[derive(Debug, Default)]
 pub struct TermIndex {
-    terms: HashMap<u64, TermSlices, BuildHasherDefault<TermHasher>>,
+    /// Terms are hashes.
+    terms: HashMap<u64, TermSlices, BuildIdentityHasher>,
     /// The postings of the terms of several slices.
     postings: Vec<Postings>,
     /// Number of terms per slice.
@@ -51,26 +50,6 @@ struct Postings {
     bytes: Vec<u8>,
     last: u32,
     slices: u32,
-}
-
-/// Terms are already hashes.
-#[derive(Clone, Copy, Debug, Default)]
-struct TermHasher(u64);
-
-impl Hasher for TermHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
-        }
-    }
-
-    fn write_u64(&mut self, term: u64) {
-        self.0 = term;
-    }
 }
 
 /// The scores of one query.
@@ -107,12 +86,6 @@ impl SliceScores {
         }
         *sum += score;
     }
-}
-
-/// Sorts slices with their scores, best first; of equal ones the newest, because later words count.
-pub fn sort_best_first(slices: &mut [(u32, f32)]) {
-    // Comparing numbers takes half the time of comparing scores.
-    slices.sort_unstable_by_key(|(slice, score)| Reverse(key_of(*score, *slice)));
 }
 
 impl TermIndex {
@@ -269,13 +242,6 @@ mod tests {
             assert_eq!(read_number(&mut rest), number);
             assert!(rest.is_empty());
         }
-    }
-
-    #[test]
-    fn the_best_slice_comes_first_and_of_equal_ones_the_newest() {
-        let mut slices = [(1, 0.5), (2, -1.0), (3, 0.5), (4, 2.0), (5, 0.0), (6, -0.5)];
-        sort_best_first(&mut slices);
-        assert_eq!(slices.map(|(slice, _)| slice), [4, 3, 1, 5, 6, 2]);
     }
 
     #[test]
