@@ -170,9 +170,10 @@ impl RecallSession {
             .rules
             .render(rule_tokens.saturating_sub(HEAD_FRAME_TOKENS) * CHARS_PER_TOKEN, is_always);
         let ledger_tokens = ledger_tokens.saturating_sub(tokens::estimate(&rules.text));
-        let withdrawn = self.rules.withdrawn_names();
+        // What a rule names is in it.
+        let withheld = self.rules.withdrawn_names().chain(rules.names.iter().copied());
         let nothing = RankedSlices::default();
-        let names = self.index.render_names(transcript, layout, withdrawn, &nothing, ledger_tokens);
+        let names = self.index.render_names(transcript, layout, withheld, &nothing, ledger_tokens);
         if !rules.text.is_empty() || !names.is_empty() {
             layout.append_head(HEAD_TITLE, []);
         }
