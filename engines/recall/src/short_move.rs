@@ -42,7 +42,9 @@ impl RecallSession {
             ..RequestLayout::default()
         };
         self.index.take_requests_with_files(&mut layout);
-        self.place_tail(transcript, (split.tail_tokens, budget_tokens), settings, &mut layout);
+        // What was left out stays so: before the newest entries the prefix would change, and the next move come sooner.
+        let rooms = (split.tail_tokens, budget_tokens);
+        self.place_tail(transcript, rooms, last.cut, settings, &mut layout);
         self.place_requests(transcript, &split, &mut layout);
         // The head lists the rules from before the last cut.
         let mut rules = self.rules.valid_positions(last.cut..layout.cut);
@@ -53,5 +55,39 @@ impl RecallSession {
         let least_tokens = share_of(budget_tokens, settings.slack_share * LEAST_SLACK_SHARE);
         let is_small = layout.tokens(transcript, &settings.style()) + least_tokens <= budget_tokens;
         is_small.then_some(layout)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ctxhost_engine_api::AssembleRequest;
+    use ctxhost_engine_api::testing::TranscriptBuilder;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+        #[test]
+        fn a_short_move_shows_nothing_again(lines in prop::collection::vec(1_usize..120, 40..90)) {
+            let mut session = RecallSession::default();
+            let settings = Settings::default();
+            let mut talk = TranscriptBuilder::new();
+            talk.user("Read all of the files.");
+            let (mut cut, mut short_moves) = (0, 0);
+            for (at, lines) in lines.into_iter().enumerate() {
+                let (id, path) = (format!("c{at}"), format!(r#"{{"path":"src/file_{at}.rs"}}"#));
+                talk.calls(&[(&id, "read", &path)]);
+                let line = |line: usize| format!("{line:>4} let value_{at}_{line} = {at};\n");
+                talk.result(&id, "read", &(0..lines).map(line).collect::<String>());
+                let request = AssembleRequest { budget: 6_000, ..AssembleRequest::default() };
+                session.plan(&talk.transcript(), &request, &settings);
+                let Some(layout) = &session.layout else { continue };
+                if layout.short_moves > short_moves {
+                    prop_assert!(layout.cut >= cut, "{} after {cut}", layout.cut);
+                }
+                (cut, short_moves) = (layout.cut, layout.short_moves);
+            }
+        }
     }
 }

@@ -76,7 +76,7 @@ impl RecallSession {
             replaced_rules: self.rules.replaced_count(),
             ..RequestLayout::default()
         };
-        self.place_tail(transcript, (split.tail_tokens, allowed_tokens), settings, &mut layout);
+        self.place_tail(transcript, (split.tail_tokens, allowed_tokens), 0, settings, &mut layout);
         // Only the user can repeat them, so they take nothing from what is found, but a part of the slack.
         split.target_tokens += self.place_requests(transcript, &split, &mut layout);
         self.add_head(split.rule_tokens, split.ledger_tokens, transcript, &mut layout);
@@ -91,7 +91,7 @@ impl RecallSession {
         if left_tokens > split.target_tokens / 16 {
             // Little was found: the newest entries get the rest.
             let tail_tokens = split.tail_tokens + left_tokens;
-            self.place_tail(transcript, (tail_tokens, allowed_tokens), settings, &mut layout);
+            self.place_tail(transcript, (tail_tokens, allowed_tokens), 0, settings, &mut layout);
         }
         layout
     }
@@ -142,15 +142,16 @@ impl RecallSession {
         kept_tokens + self.index.place_requests(transcript, room, has_replaced_rule, layout)
     }
 
-    /// Places the newest entries that fit, and earlier summaries without replaced rules.
+    /// Places the newest entries from `first` on that fit, and earlier summaries without replaced rules.
     pub(crate) fn place_tail(
         &self,
         transcript: &Transcript,
         rooms: (u64, u64),
+        first: u64,
         settings: &Settings,
         layout: &mut RequestLayout,
     ) {
-        self.index.place_tail(transcript, rooms, settings.full_share, 0, layout);
+        self.index.place_tail(transcript, rooms, settings.full_share, first, layout);
         for (seq, text) in layout.kept.iter_mut().filter(|(_, text)| text.is_none()) {
             *text = self.summary_without_replaced(transcript, *seq);
         }
