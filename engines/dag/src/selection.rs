@@ -110,7 +110,8 @@ impl DagSession {
         };
         if split.target > 0 {
             let own_tokens = split.outline + split.names;
-            let is_allowed = |number| !self.is_replaced(transcript, number);
+            let is_allowed =
+                |number| !self.index.has_replaced_rule(transcript, &self.rules, number);
             let finder = self.finder(transcript, &ranking.slices, &is_allowed);
             finder.add_excerpt(split.excerpt.min(free(&layout, own_tokens) / 3), &mut layout);
             finder.add_found(free(&layout, own_tokens), &mut layout);
@@ -146,12 +147,6 @@ impl DagSession {
     ) -> u64 {
         let has_replaced_rule = |seq| self.rules.replaced_texts_of(seq).next().is_some();
         self.index.place_requests(transcript, room, has_replaced_rule, layout)
-    }
-
-    /// Whether a slice holds a replaced rule.
-    fn is_replaced(&self, transcript: &Transcript, number: u32) -> bool {
-        let slice = self.index.slice_text(transcript, number);
-        slice.is_some_and(|(seq, text)| self.rules.has_replaced(seq, text))
     }
 
     /// Begins the head with the rules that the layout does not show.
@@ -299,7 +294,7 @@ impl DagSession {
             let leaves = self.folded_hits(ranking).into_iter().filter(is_hidden);
             self.render_leaves(leaves, room_tokens)
         };
-        let is_allowed = |number| !self.is_replaced(transcript, number);
+        let is_allowed = |number| !self.index.has_replaced_rule(transcript, &self.rules, number);
         let finder = self.finder(transcript, &ranking.slices, &is_allowed);
         let withdrawn = self.rules.withdrawn_names();
         finder.add_note(newest, budget_tokens, shares, withdrawn, &STYLE, folded, layout);

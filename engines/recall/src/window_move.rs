@@ -68,7 +68,7 @@ impl RecallSession {
     ) -> RequestLayout {
         let style = &settings.style();
         let mut split = self.split(transcript, allowed_tokens, settings);
-        let is_allowed = |number| !self.is_replaced(transcript, number);
+        let is_allowed = |number| !self.index.has_replaced_rule(transcript, &self.rules, number);
         let finder =
             SliceFinder { index: &self.index, transcript, ranked, is_allowed: &is_allowed };
         let mut layout = RequestLayout {
@@ -85,7 +85,8 @@ impl RecallSession {
         let free_tokens = split.target_tokens.saturating_sub(spent_tokens);
         let excerpt_tokens = split.excerpt_tokens.min(free_tokens / 3);
         finder.add_excerpt(excerpt_tokens, &mut layout);
-        let free_tokens = split.target_tokens.saturating_sub(layout.tokens(transcript, style));
+        let spent_tokens = spent_tokens + tokens::estimate(&layout.excerpt);
+        let free_tokens = split.target_tokens.saturating_sub(spent_tokens);
         finder.add_found(free_tokens, &mut layout);
         let left_tokens = split.target_tokens.saturating_sub(layout.tokens(transcript, style));
         if left_tokens > split.target_tokens / 16 {
@@ -212,11 +213,5 @@ impl RecallSession {
         let holds = |line: &&str| !replaced.iter().any(|rule| rule == line);
         let lines: Vec<&str> = entry.text().lines().filter(holds).collect();
         (!replaced.is_empty()).then(|| lines.join("\n"))
-    }
-
-    /// Whether a slice contains a replaced rule.
-    pub(crate) fn is_replaced(&self, transcript: &Transcript, number: u32) -> bool {
-        let slice = self.index.slice_text(transcript, number);
-        slice.is_some_and(|(seq, text)| self.rules.has_replaced(seq, text))
     }
 }

@@ -12,6 +12,7 @@ use crate::dialogue::is_hidden;
 use crate::hash;
 use crate::name_ledger::NameLedger;
 use crate::requests::RequestList;
+use crate::rules::UserRules;
 use crate::search::{TermIndex, for_each_term, split_into_slices};
 
 use super::entry_masks::EntryMasks;
@@ -92,15 +93,21 @@ impl EntryRow {
 }
 
 impl HistoryIndex {
-    /// The position and the text of a slice; `None` for a text without an entry.
-    pub fn slice_text<'t>(
+    /// Whether a slice holds a replaced rule.
+    pub fn has_replaced_rule(
         &self,
-        transcript: &'t Transcript,
+        transcript: &Transcript,
+        rules: &UserRules,
         number: u32,
-    ) -> Option<(u64, &'t str)> {
-        let slice = self.slices.get(number as usize)?;
+    ) -> bool {
+        let Some(slice) = self.slices.get(number as usize) else { return false };
         let seq = u64::from(slice.entry);
-        Some((seq, transcript.get(seq)?.text().get(slice.range())?))
+        // Few entries have one, and to find that out takes less than to read a text.
+        if rules.replaced_texts_of(seq).next().is_none() {
+            return false;
+        }
+        let text = transcript.get(seq).and_then(|entry| entry.text().get(slice.range()));
+        text.is_some_and(|text| rules.has_replaced(seq, text))
     }
 
     /// Reads the next entry. Masks are written in the name of `layer`. An entry whose text the engine has

@@ -20,6 +20,11 @@ impl RankedSlices {
         RankedSlices { keys: RefCell::new(BestFirst::new(keys)) }
     }
 
+    /// Adds a slice; none is read yet.
+    pub(super) fn push(&mut self, number: u32, score: f32) {
+        self.keys.get_mut().push(key_of(score, number));
+    }
+
     /// The slices, best first.
     pub fn iter(&self) -> impl Iterator<Item = RankedSlice> {
         let keys = (0..).map_while(|at| self.keys.borrow_mut().get(at));

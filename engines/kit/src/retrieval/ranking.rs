@@ -13,7 +13,7 @@ use crate::search::SliceScores;
 
 use super::history_index::{HistoryIndex, NO_ENTRY};
 use super::query::SearchQuery;
-use super::ranked_slices::{RankedSlice, RankedSlices};
+use super::ranked_slices::RankedSlices;
 
 /// Weights of the best neighbour and the best of the group.
 const NEIGHBOUR_SHARE: f32 = 0.5;
@@ -49,12 +49,12 @@ impl HistoryIndex {
             let best = groups.entry(group).or_default();
             *best = best.max(score);
         }
-        let mut slices = Vec::new();
+        let mut slices = RankedSlices::default();
         for (group, score) in &groups {
             let entries = self.groups().get(*group as usize).cloned().unwrap_or_default();
             entries.for_each(|seq| self.rank_entry(seq, (*group, *score), scores, &mut slices));
         }
-        PromptRanking { slices: RankedSlices::new(slices), groups }
+        PromptRanking { slices, groups }
     }
 
     fn rank_entry(
@@ -62,7 +62,7 @@ impl HistoryIndex {
         seq: u32,
         (group, group_score): (u32, f32),
         scores: &SliceScores,
-        ranked: &mut Vec<RankedSlice>,
+        ranked: &mut RankedSlices,
     ) {
         // The entries of a group may enclose those of another.
         let Some(row) = self.entries.get(seq as usize).filter(|row| row.group == group) else {
@@ -80,7 +80,7 @@ impl HistoryIndex {
             }
             let score = (scores.get(number) + around) * weight;
             // The root: proportional to the size would only find the shortest slices.
-            ranked.push((number, score / (f32::from(slice.tokens) + OVERHEAD_TOKENS).sqrt()));
+            ranked.push(number, score / (f32::from(slice.tokens) + OVERHEAD_TOKENS).sqrt());
         }
     }
 

@@ -1,6 +1,6 @@
 //! Selects found slices for a room, and renders them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use ctxhost_engine_api::transcript::tokens;
@@ -8,6 +8,7 @@ use ctxhost_engine_api::{Entry, Flags, Role, Transcript};
 
 use crate::cuts::frame_around;
 use crate::excerpt::{GAP_TOKENS, HEADER_TOKENS, frame_tokens, quote_parts, render_excerpt};
+use crate::hash::BuildIdentityHasher;
 
 use super::history_index::{HistoryIndex, TextSlice};
 use super::layout::RequestLayout;
@@ -121,13 +122,17 @@ impl SliceFinder<'_> {
     ) -> (SliceSelection, Vec<u64>) {
         let (mut chosen, mut order, mut misses) = (SliceSelection::new(), Vec::new(), 0);
         let mut left_tokens = room_tokens;
+        // Entries have several slices.
+        let mut candidates: HashMap<u64, bool, BuildIdentityHasher> = HashMap::default();
         for (number, score) in self.ranked.iter() {
             let Some(slice) = self.index.slices.get(number as usize) else { continue };
             let seq = u64::from(slice.entry);
             if score <= 0.0 || misses > MAX_MISSES {
                 break;
             }
-            if !is_candidate(seq) || !(self.is_allowed)(number) {
+            if !*candidates.entry(seq).or_insert_with(|| is_candidate(seq))
+                || !(self.is_allowed)(number)
+            {
                 continue;
             }
             match left_tokens.checked_sub(cost(slice, chosen.contains_key(&seq))) {
