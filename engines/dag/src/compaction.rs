@@ -89,7 +89,7 @@ impl DagSession {
         let room_tokens = outline_tokens.saturating_sub(ENVELOPE_TOKENS + rule_tokens);
         let outline = self.outline_before(&layout, &ranking, room_tokens, settings);
         let shown = self.index.names.name_numbers(&outline.text);
-        let names = self.render_names(transcript, &layout, &shown, name_tokens);
+        let names = self.render_names(transcript, &layout, &shown, name_tokens).text;
         let leaves = self.range_before(layout.cut, missing, settings);
         let folded = leaves.leaves + usize::from(leaves.draft.is_some());
         let requests = layout.take_antecedents(transcript);

@@ -2,6 +2,7 @@
 
 use ctxhost_engine_api::Transcript;
 use ctxhost_engine_api::transcript::tokens::CHARS_PER_TOKEN;
+use ctxhost_engine_kit::name_ledger::NameList;
 use ctxhost_engine_kit::redact::redact;
 use ctxhost_engine_kit::requests::{LONG_SLACK_PART, RequestRoom};
 use ctxhost_engine_kit::retrieval::{
@@ -200,7 +201,7 @@ impl DagSession {
     fn add_names(&self, transcript: &Transcript, room_tokens: u64, layout: &mut RequestLayout) {
         let shown = layout.head_names.as_deref().unwrap_or_default();
         let names = self.render_names(transcript, layout, shown, room_tokens);
-        layout.append_head(&names, self.index.names.name_numbers(&names));
+        layout.append_head(&names.text, names.names);
     }
 
     /// The heaviest names that neither a layout nor `shown` has.
@@ -210,7 +211,7 @@ impl DagSession {
         layout: &RequestLayout,
         shown: &[u32],
         room_tokens: u64,
-    ) -> String {
+    ) -> NameList {
         let known = shown.iter().copied();
         // Rules of folded entries were read before the names of the live ones.
         let withdrawn = self.rules.withdrawn_texts().iter();

@@ -23,7 +23,7 @@ use name_lists::{BLOCK_CHARS, NameLists, split_at_list};
 use name_numbers::NameNumbers;
 
 pub use mentions::EntryMentions;
-pub use name_lists::TAG;
+pub use name_lists::{NameList, TAG};
 pub use name_set::NameSet;
 
 /// Entries after which a mention counts half: about twenty steps of a coding agent.
@@ -175,7 +175,7 @@ impl NameLedger {
     /// Renders the names that are not in `shown`, in at most `most_chars` weighted characters; empty
     /// without any. The user's facts come first, the newest before older ones, in a share of the room; then
     /// the ids that the model stated, likewise; then the heaviest names. Names in `boosted` get a bonus.
-    pub fn render(&self, shown: &NameSet, boosted: &NameSet, most_chars: u64) -> String {
+    pub fn render(&self, shown: &NameSet, boosted: &NameSet, most_chars: u64) -> NameList {
         let mut lists = NameLists::default();
         let room = most_chars.saturating_sub(BLOCK_CHARS);
         let fact_room = room / FACT_ROOM_DIVISOR;
@@ -208,7 +208,7 @@ impl NameLedger {
         let mut misses = 0;
         for number in numbers {
             let Some(row) = self.rows.get(number as usize) else { continue };
-            if lists.is_listed(&row.name) {
+            if lists.is_listed(number, &row.name) {
                 continue;
             }
             // A name that does not fit lets shorter ones pass.
@@ -220,7 +220,7 @@ impl NameLedger {
                 continue;
             };
             room = rest;
-            lists.add(row);
+            lists.add(number, row);
         }
         room
     }
@@ -301,15 +301,18 @@ mod tests {
         note(&mut ledger, &[("printed.rs", PRINTED_WEIGHT), ("used.rs", USED_WEIGHT)]);
         (0..400).for_each(|_| note(&mut ledger, &[]));
         note(&mut ledger, &[("late.rs", PRINTED_WEIGHT)]);
-        let all = ledger.render(&NameSet::default(), &NameSet::default(), 1_000);
+        let all = ledger.render(&NameSet::default(), &NameSet::default(), 1_000).text;
         assert_eq!(all, "<names>\nfiles: late.rs, used.rs, printed.rs\n</names>");
         let shown = ledger.entry_names(401).iter().copied().collect();
-        assert!(!ledger.render(&shown, &NameSet::default(), 1_000).contains("late.rs"));
+        assert!(!ledger.render(&shown, &NameSet::default(), 1_000).text.contains("late.rs"));
         assert_eq!(
-            ledger.render(&NameSet::default(), &NameSet::default(), BLOCK_CHARS + 10),
+            ledger.render(&NameSet::default(), &NameSet::default(), BLOCK_CHARS + 10).text,
             "<names>\nfiles: late.rs\n</names>"
         );
-        assert_eq!(ledger.render(&NameSet::default(), &NameSet::default(), 10), "");
+        assert_eq!(
+            ledger.render(&NameSet::default(), &NameSet::default(), 10),
+            NameList::default()
+        );
         assert_eq!(ledger.heaviest_names(0, 9), ["used.rs"]);
     }
 
@@ -322,7 +325,7 @@ mod tests {
         entry.add_mention(mention("a.rs", IdentifierKind::File, PRINTED_WEIGHT, None));
         entry.add_mention(mention("parse_body", IdentifierKind::Symbol, STATED_WEIGHT, None));
         entry.finish();
-        let all = ledger.render(&NameSet::default(), &NameSet::default(), 1_000);
+        let all = ledger.render(&NameSet::default(), &NameSet::default(), 1_000).text;
         assert_eq!(all, "<names>\nchanged: src/io/a.rs\nsymbols: parse_body\n</names>");
     }
 

@@ -220,7 +220,7 @@ impl MaskSession {
             whole.flat_map(|seq| names.entry_names(seq).iter().copied()).collect();
         shown.extend(cuts.texts(transcript).flat_map(|text| names.name_numbers(&text)));
         let list = names.render(&shown, &NameSet::default(), room_tokens * CHARS_PER_TOKEN);
-        redact(&list).into_owned()
+        redact(&list.text).into_owned()
     }
 
     fn select_unchanged(

@@ -176,12 +176,12 @@ impl RecallSession {
         let withheld = self.rules.withdrawn_names().chain(rules.names.iter().copied());
         let nothing = RankedSlices::default();
         let names = self.index.render_names(transcript, layout, withheld, &nothing, ledger_tokens);
-        if !rules.text.is_empty() || !names.is_empty() {
+        if !rules.text.is_empty() || !names.text.is_empty() {
             layout.append_head(HEAD_TITLE, []);
         }
         // A list of names has no secrets.
         layout.append_head(&redact(&rules.text), rules.names);
-        layout.append_head(&names, self.index.names.name_numbers(&names));
+        layout.append_head(&names.text, names.names);
     }
 
     /// Adds names that neither the head nor an entry shows.
@@ -196,7 +196,7 @@ impl RecallSession {
         let withheld = self.rules.withdrawn_names().chain(listed.iter().copied());
         let nothing = RankedSlices::default();
         layout.newer_names =
-            self.index.render_names(transcript, layout, withheld, &nothing, room_tokens);
+            self.index.render_names(transcript, layout, withheld, &nothing, room_tokens).text;
         layout.head_names = Some(listed);
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::NameRow;
+use super::{NameRow, NameSet};
 use crate::files::FileOperation;
 use crate::identifiers::{Identifier, IdentifierKind, for_each_identifier};
 
@@ -20,8 +20,10 @@ pub(super) const BLOCK_CHARS: u64 = 72;
 #[derive(Default)]
 pub(super) struct NameLists<'n> {
     by_title: [Vec<&'n str>; TITLES.len()],
-    /// The listed names and the endings of their paths.
-    listed: HashSet<&'n str>,
+    /// Numbers of the listed names.
+    numbers: NameSet,
+    /// The endings of their paths.
+    endings: HashSet<&'n str>,
 }
 
 /// Titles of the lines. One title for many names costs less than a word behind each.
@@ -29,11 +31,11 @@ const TITLES: [&str; 7] = [FACTS, STATEMENTS, "changed", "read", "files", "symbo
 
 impl<'n> NameLists<'n> {
     /// Whether a name, or a path that ends with it, is listed.
-    pub(super) fn is_listed(&self, name: &str) -> bool {
-        self.listed.contains(name)
+    pub(super) fn is_listed(&self, number: u32, name: &str) -> bool {
+        self.numbers.contains(number) || self.endings.contains(name)
     }
 
-    pub(super) fn add(&mut self, row: &'n NameRow) {
+    pub(super) fn add(&mut self, number: u32, row: &'n NameRow) {
         let title = match (row.operation, row.kind) {
             (Some(FileOperation::Change), _) => 2,
             (Some(FileOperation::Read), _) => 3,
@@ -46,24 +48,34 @@ impl<'n> NameLists<'n> {
         if let Some(list) = self.by_title.get_mut(title) {
             list.push(&row.name);
         }
-        self.listed.insert(&row.name);
+        self.numbers.insert(number);
         let endings = row.name.match_indices('/').filter_map(|(at, _)| row.name.get(at + 1..));
-        self.listed.extend(endings);
+        self.endings.extend(endings);
     }
 
-    pub(super) fn render(self) -> String {
+    pub(super) fn render(self) -> NameList {
         let lines: Vec<String> = TITLES
             .iter()
             .zip(self.by_title)
             .filter(|(_, list)| !list.is_empty())
             .map(|(title, list)| format!("{title}: {}", list.join(", ")))
             .collect();
-        if lines.is_empty() {
+        let text = if lines.is_empty() {
             String::new()
         } else {
             format!("<{TAG}>\n{}\n</{TAG}>", lines.join("\n"))
-        }
+        };
+        NameList { text, names: self.numbers.numbers }
     }
+}
+
+/// A rendered list of names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NameList {
+    /// The names as a block; empty without any.
+    pub text: String,
+    /// Their numbers.
+    pub names: Vec<u32>,
 }
 
 /// A text up to the first rendered list, the names of that list, and the text behind it.

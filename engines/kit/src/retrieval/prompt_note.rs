@@ -131,7 +131,8 @@ impl SliceFinder<'_> {
             let left_tokens = left_beside(&found, room_tokens);
             let withheld = withheld.chain(own);
             let (transcript, ranked) = (self.transcript, self.ranked);
-            names = self.index.render_names(transcript, layout, withheld, ranked, left_tokens);
+            let list = self.index.render_names(transcript, layout, withheld, ranked, left_tokens);
+            names = list.text;
         }
         let note = join_texts([found, names]);
         if !note.is_empty() {

@@ -8,7 +8,7 @@ use ctxhost_engine_api::transcript::tokens::{self, CHARS_PER_TOKEN};
 use crate::antecedent::quote_tokens;
 use crate::cuts::{frame_around, trailing_frame};
 use crate::live_round::LiveRoundCuts;
-use crate::name_ledger::NameSet;
+use crate::name_ledger::{NameList, NameSet};
 use crate::redact::redact;
 use crate::requests::{RequestForm, RequestRoom};
 use crate::settings::share_of;
@@ -172,7 +172,7 @@ impl HistoryIndex {
         withheld: impl Iterator<Item = u32>,
         ranked: &RankedSlices,
         room_tokens: u64,
-    ) -> String {
+    ) -> NameList {
         let whole = layout.shown_positions(transcript.len() as u64);
         let whole =
             whole.filter(|seq| !layout.masked.contains_key(seq) && !layout.cuts.contains(*seq));
@@ -182,8 +182,8 @@ impl HistoryIndex {
         shown.extend(cut.flat_map(|text| self.names.name_numbers(&text)));
         shown.extend(withheld);
         let most_chars = room_tokens * CHARS_PER_TOKEN;
-        let names = self.names.render(&shown, &self.boosted_names(ranked), most_chars);
-        redact(&names).into_owned()
+        let list = self.names.render(&shown, &self.boosted_names(ranked), most_chars);
+        NameList { text: redact(&list.text).into_owned(), ..list }
     }
 
     /// The names of the entries that a query finds.
