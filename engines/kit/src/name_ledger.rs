@@ -339,7 +339,7 @@ mod tests {
         assert!(ledger.candidates.len() < 2 * CANDIDATES);
         assert!(!ledger.rows[0].is_candidate);
         let list =
-            |ledger: &NameLedger| ledger.render(&NameSet::default(), &NameSet::default(), 200);
+            |ledger: &NameLedger| ledger.render(&NameSet::default(), &NameSet::default(), 200).text;
         assert!(!list(&ledger).contains("first.rs"));
         note(&mut ledger, &[("first.rs", USED_WEIGHT)]);
         assert!(list(&ledger).contains("first.rs"));
@@ -362,7 +362,7 @@ mod tests {
         }
         let mut ledger = NameLedger::default();
         talk.transcript().iter().for_each(|entry| ledger.read_entry(&entry));
-        let list = ledger.render(&NameSet::default(), &NameSet::default(), 400);
+        let list = ledger.render(&NameSet::default(), &NameSet::default(), 400).text;
         let facts = "facts: max@example.com, 2026-11-23, € 1.249,50, ORD-2024-00817\n";
         assert!(list.contains(facts), "{list}");
         assert!(list.contains("src/part199.rs") && !list.contains("2026-01-01"), "{list}");
@@ -371,7 +371,7 @@ mod tests {
         next.summary(&list);
         let mut ledger = NameLedger::default();
         next.transcript().iter().for_each(|entry| ledger.read_entry(&entry));
-        let list = ledger.render(&NameSet::default(), &NameSet::default(), 240);
+        let list = ledger.render(&NameSet::default(), &NameSet::default(), 240).text;
         assert!(list.contains(facts), "{list}");
     }
 
@@ -382,7 +382,7 @@ mod tests {
         (0..200).for_each(|number| _ = talk.user(&format!("and order ORD-{number}-00817")));
         let mut ledger = NameLedger::default();
         talk.transcript().iter().for_each(|entry| ledger.read_entry(&entry));
-        let list = ledger.render(&NameSet::default(), &NameSet::default(), 400);
+        let list = ledger.render(&NameSet::default(), &NameSet::default(), 400).text;
         assert!(list.contains("ORD-199-00817") && list.matches("ORD-").count() < 25, "{list}");
     }
 
@@ -396,7 +396,7 @@ mod tests {
         talk.user("-----BEGIN PRIVATE KEY-----\nMIIEvQ9812345678901234\n-----END PRIVATE KEY-----");
         let mut ledger = NameLedger::default();
         talk.transcript().iter().for_each(|entry| ledger.read_entry(&entry));
-        let list = ledger.render(&NameSet::default(), &NameSet::default(), 4_000);
+        let list = ledger.render(&NameSet::default(), &NameSet::default(), 4_000).text;
         for secret in ["hunter2", "483920", "Blue Heron", "s3cretpass", "sk_live", "MIIE"] {
             assert!(!list.contains(secret), "{secret}: {list}");
         }
