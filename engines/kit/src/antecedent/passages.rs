@@ -26,9 +26,9 @@ const STEM_BYTES: usize = 5;
 
 /// Words with which a proposal begins.
 const PROPOSAL: &str = concat!(
-    r"(?i)\b(?:suggest\w*|propos\w+|recommend\w*|i(?:'d|’d| would| could| can)|we (?:could|can|should)|let's|my plan|plan:|next,? i|i(?:'ll| will)|",
+    r"(?i)\b(?:suggest\w*|propos\w+|recommend\w*|i(?:'d|’d| would| could| can)|we (?:could|can|should)|let's|my plan|next,? i|i(?:'ll| will)|",
     r"vorschlag\w*|schlage|empfehl\w+|würde|könnte|suggèr\w+|recommand\w+|je peux|propongo|sugiero|recomiendo|podría|proponho|sugiro|recomendo|posso|consiglio|",
-    r"voorstel\w*|stel voor|raad aan|zou|proponuj\w+|sugeruj\w+|zalecam|предлаг\w+|рекоменд\w+|советую|могу|пропону\w+|раджу|öner\w+|usul\w*|saran\w*|đề xuất|khuyên)\b",
+    r"voorstel\w*|stel voor|raad aan|zou|proponuj\w+|sugeruj\w+|zalecam|предлаг\w+|рекоменд\w+|советую|могу|пропону\w+|раджу|öner\w+|usul\w*|saran\w*|đề xuất|khuyên)\b|\bplan:",
     r"|建议|建議|提议|推荐|推薦|我可以|提案|おすすめ|お勧め|しましょう|제안|추천|أقترح|أوصي|सुझाव|सलाह",
 );
 
@@ -185,6 +185,13 @@ mod tests {
         }
         assert_eq!(question("Why? Because. It was wrong. I fixed it. Tests pass. Done."), None);
         assert_eq!(question("```\nreally?\n```"), None);
+    }
+
+    #[test]
+    fn a_plan_with_a_colon_is_a_proposal() {
+        let answer = "The cache is full. Plan: move it to Redis.";
+        assert_eq!(proposal(answer), Some("Plan: move it to Redis."));
+        assert_eq!(proposal("The explan: it was full."), None);
     }
 
     #[test]
