@@ -111,9 +111,7 @@ impl DagSession {
         };
         if split.target > 0 {
             let own_tokens = split.outline + split.names;
-            let is_allowed =
-                |number| !self.index.has_replaced_rule(transcript, &self.rules, number);
-            let finder = self.finder(transcript, &ranking.slices, &is_allowed);
+            let finder = self.finder(transcript, &ranking.slices);
             finder.add_excerpt(split.excerpt.min(free(&layout, own_tokens) / 3), &mut layout);
             finder.add_found(free(&layout, own_tokens), &mut layout);
             let left_tokens = free(&layout, own_tokens);
@@ -134,9 +132,8 @@ impl DagSession {
         &'a self,
         transcript: &'a Transcript,
         ranked: &'a RankedSlices,
-        is_allowed: &'a dyn Fn(u32) -> bool,
     ) -> SliceFinder<'a> {
-        SliceFinder { index: &self.index, transcript, ranked, is_allowed }
+        SliceFinder { index: &self.index, rules: &self.rules, transcript, ranked }
     }
 
     /// Places the user's requests before the newest entries, and returns their size.
@@ -199,8 +196,8 @@ impl DagSession {
 
     /// Adds the names that a layout does not show.
     fn add_names(&self, transcript: &Transcript, room_tokens: u64, layout: &mut RequestLayout) {
-        let shown = layout.head_names.as_deref().unwrap_or_default();
-        let names = self.render_names(transcript, layout, shown, room_tokens);
+        let shown = layout.read_head_names(&self.index.names).to_vec();
+        let names = self.render_names(transcript, layout, &shown, room_tokens);
         layout.append_head(&names.text, names.names);
     }
 
@@ -295,8 +292,7 @@ impl DagSession {
             let leaves = self.folded_hits(ranking).into_iter().filter(is_hidden);
             self.render_leaves(leaves, room_tokens)
         };
-        let is_allowed = |number| !self.index.has_replaced_rule(transcript, &self.rules, number);
-        let finder = self.finder(transcript, &ranking.slices, &is_allowed);
+        let finder = self.finder(transcript, &ranking.slices);
         let withdrawn = self.rules.withdrawn_names();
         finder.add_note(newest, budget_tokens, shares, withdrawn, &STYLE, folded, layout);
     }

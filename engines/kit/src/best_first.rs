@@ -19,22 +19,12 @@ impl BestFirst {
         BestFirst { keys: keys.map(|key| !key).collect(), sorted: 0, at: 0 }
     }
 
-    /// Adds a key; none is read yet.
-    pub(crate) fn push(&mut self, key: u64) {
-        self.keys.push(!key);
-    }
-
     /// The key at a place of the order.
     pub(crate) fn get(&mut self, at: usize) -> Option<u64> {
         while at >= self.sorted && self.sorted < self.keys.len() {
             self.sort_more();
         }
         self.keys.get(at).map(|key| !key)
-    }
-
-    /// Number of keys.
-    pub(crate) fn len(&self) -> usize {
-        self.keys.len()
     }
 
     /// Sorts as many further keys as are sorted already.

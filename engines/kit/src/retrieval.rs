@@ -26,7 +26,7 @@ pub use history_index::{EntryRow, HistoryIndex, NO_ENTRY, TextSlice};
 pub use layout::{LayoutStyle, RequestLayout, covering_plan, whole_plan};
 pub use prompt_note::{LayoutUpdate, NoteShares};
 pub use query::SearchQuery;
-pub use ranked_slices::{RankedSlice, RankedSlices};
+pub use ranked_slices::RankedSlices;
 pub use ranking::PromptRanking;
 pub use selection::SliceFinder;
 pub use stored_layout::{layout_from_json, layout_to_json};

@@ -271,9 +271,7 @@ impl RecallSession {
             // Chats come back to facts, not to names.
             NoteShares { found: settings.chat_note_share, names: 0.0 }
         };
-        let is_allowed = |number| !self.index.has_replaced_rule(transcript, &self.rules, number);
-        let finder =
-            SliceFinder { index: &self.index, transcript, ranked, is_allowed: &is_allowed };
+        let finder = SliceFinder { index: &self.index, rules: &self.rules, transcript, ranked };
         let withdrawn = self.rules.withdrawn_names();
         let nothing = |_, _: &RequestLayout| String::new();
         finder.add_note(

@@ -42,7 +42,8 @@ impl RecallSession {
             ..RequestLayout::default()
         };
         self.index.take_requests_with_files(&mut layout);
-        // What was left out stays so: before the newest entries the prefix would change, and the next move come sooner.
+        // An entry that was left out would come back before the newest ones: less of the prefix stays, and the next move
+        // comes sooner.
         let rooms = (split.tail_tokens, budget_tokens);
         self.place_tail(transcript, rooms, last.cut, settings, &mut layout);
         self.place_requests(transcript, &split, &mut layout);

@@ -68,9 +68,7 @@ impl RecallSession {
     ) -> RequestLayout {
         let style = &settings.style();
         let mut split = self.split(transcript, allowed_tokens, settings);
-        let is_allowed = |number| !self.index.has_replaced_rule(transcript, &self.rules, number);
-        let finder =
-            SliceFinder { index: &self.index, transcript, ranked, is_allowed: &is_allowed };
+        let finder = SliceFinder { index: &self.index, rules: &self.rules, transcript, ranked };
         let mut layout = RequestLayout {
             budget_tokens,
             replaced_rules: self.rules.replaced_count(),
@@ -172,10 +170,10 @@ impl RecallSession {
             .rules
             .render(rule_tokens.saturating_sub(HEAD_FRAME_TOKENS) * CHARS_PER_TOKEN, is_always);
         let ledger_tokens = ledger_tokens.saturating_sub(tokens::estimate(&rules.text));
-        // What a rule names is in it.
-        let withheld = self.rules.withdrawn_names().chain(rules.names.iter().copied());
+        // Also the names that a rule has: in a compaction they stay facts only in the list.
+        let withdrawn = self.rules.withdrawn_names();
         let nothing = RankedSlices::default();
-        let names = self.index.render_names(transcript, layout, withheld, &nothing, ledger_tokens);
+        let names = self.index.render_names(transcript, layout, withdrawn, &nothing, ledger_tokens);
         if !rules.text.is_empty() || !names.text.is_empty() {
             layout.append_head(HEAD_TITLE, []);
         }
@@ -191,13 +189,11 @@ impl RecallSession {
         room_tokens: u64,
         layout: &mut RequestLayout,
     ) {
-        let names = &self.index.names;
-        let listed = layout.head_names.take().unwrap_or_else(|| names.name_numbers(&layout.head));
-        let withheld = self.rules.withdrawn_names().chain(listed.iter().copied());
+        let listed = layout.read_head_names(&self.index.names).to_vec();
+        let withheld = self.rules.withdrawn_names().chain(listed);
         let nothing = RankedSlices::default();
         layout.newer_names =
             self.index.render_names(transcript, layout, withheld, &nothing, room_tokens).text;
-        layout.head_names = Some(listed);
     }
 
     fn is_summary(&self, transcript: &Transcript, seq: u64) -> bool {

@@ -12,7 +12,6 @@ use crate::dialogue::is_hidden;
 use crate::hash;
 use crate::name_ledger::NameLedger;
 use crate::requests::RequestList;
-use crate::rules::UserRules;
 use crate::search::{TermIndex, for_each_term, split_into_slices};
 
 use super::entry_masks::EntryMasks;
@@ -93,23 +92,6 @@ impl EntryRow {
 }
 
 impl HistoryIndex {
-    /// Whether a slice holds a replaced rule.
-    pub fn has_replaced_rule(
-        &self,
-        transcript: &Transcript,
-        rules: &UserRules,
-        number: u32,
-    ) -> bool {
-        let Some(slice) = self.slices.get(number as usize) else { return false };
-        let seq = u64::from(slice.entry);
-        // Few entries have one, and to find that out takes less than to read a text.
-        if rules.replaced_texts_of(seq).next().is_none() {
-            return false;
-        }
-        let text = transcript.get(seq).and_then(|entry| entry.text().get(slice.range()));
-        text.is_some_and(|text| rules.has_replaced(seq, text))
-    }
-
     /// Reads the next entry. Masks are written in the name of `layer`. An entry whose text the engine has
     /// elsewhere is in no group ([`NO_ENTRY`]).
     pub fn read_entry(

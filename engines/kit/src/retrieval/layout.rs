@@ -118,9 +118,14 @@ impl RequestLayout {
         self.head_names.get_or_insert_default().extend(names);
     }
 
+    /// Numbers of the names in the head.
+    pub fn read_head_names(&mut self, names: &NameLedger) -> &[u32] {
+        self.head_names.get_or_insert_with(|| names.name_numbers(&self.head))
+    }
+
     /// Numbers of the names in the engine's own texts.
     pub fn own_names(&mut self, names: &NameLedger) -> Vec<u32> {
-        let head = self.head_names.take().unwrap_or_else(|| names.name_numbers(&self.head));
+        let head = self.read_head_names(names).to_vec();
         let others = self.own_texts().skip(1).flat_map(|text| names.name_numbers(text));
         head.into_iter().chain(others).collect()
     }

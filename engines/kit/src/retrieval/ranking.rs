@@ -49,39 +49,36 @@ impl HistoryIndex {
             let best = groups.entry(group).or_default();
             *best = best.max(score);
         }
-        let mut slices = RankedSlices::default();
-        for (group, score) in &groups {
+        let slices = groups.iter().flat_map(|(group, score)| {
             let entries = self.groups().get(*group as usize).cloned().unwrap_or_default();
-            entries.for_each(|seq| self.rank_entry(seq, (*group, *score), scores, &mut slices));
-        }
-        PromptRanking { slices, groups }
+            entries.flat_map(|seq| self.rank_entry(seq, (*group, *score), scores))
+        });
+        PromptRanking { slices: RankedSlices::new(slices), groups }
     }
 
+    /// The slices of an entry of a group, with their scores.
     fn rank_entry(
         &self,
         seq: u32,
         (group, group_score): (u32, f32),
         scores: &SliceScores,
-        ranked: &mut RankedSlices,
-    ) {
+    ) -> impl Iterator<Item = (u32, f32)> {
         // The entries of a group may enclose those of another.
-        let Some(row) = self.entries.get(seq as usize).filter(|row| row.group == group) else {
-            return;
-        };
-        let beside = [seq.checked_sub(1), seq.checked_add(1)].into_iter().flatten();
-        let neighbour_score =
-            beside.map(|beside| self.score_in_group(beside, group, scores)).fold(0.0, f32::max);
-        let around = NEIGHBOUR_SHARE * neighbour_score + GROUP_SHARE * group_score;
-        let weight = if row.is_user { USER_WEIGHT } else { 1.0 };
-        for number in row.slices() {
-            let Some(slice) = self.slices.get(number as usize) else { continue };
-            if slice.range().is_empty() {
-                continue;
-            }
-            let score = (scores.get(number) + around) * weight;
-            // The root: proportional to the size would only find the shortest slices.
-            ranked.push(number, score / (f32::from(slice.tokens) + OVERHEAD_TOKENS).sqrt());
-        }
+        let row = self.entries.get(seq as usize).filter(|row| row.group == group);
+        row.into_iter().flat_map(move |row| {
+            let beside = [seq.checked_sub(1), seq.checked_add(1)].into_iter().flatten();
+            let neighbour_score =
+                beside.map(|beside| self.score_in_group(beside, group, scores)).fold(0.0, f32::max);
+            let around = NEIGHBOUR_SHARE * neighbour_score + GROUP_SHARE * group_score;
+            let weight = if row.is_user { USER_WEIGHT } else { 1.0 };
+            row.slices().filter_map(move |number| {
+                let slice = self.slices.get(number as usize)?;
+                let score = (scores.get(number) + around) * weight;
+                // The root: proportional to the size would only find the shortest slices.
+                let score = score / (f32::from(slice.tokens) + OVERHEAD_TOKENS).sqrt();
+                (!slice.range().is_empty()).then_some((number, score))
+            })
+        })
     }
 
     /// The entries with the best slices, each with its group. A text without an entry counts as one.

@@ -1,7 +1,6 @@
 //! Selects found slices for a room, and renders them.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
 
 use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::{Entry, Flags, Role, Transcript};
@@ -9,6 +8,7 @@ use ctxhost_engine_api::{Entry, Flags, Role, Transcript};
 use crate::cuts::frame_around;
 use crate::excerpt::{GAP_TOKENS, HEADER_TOKENS, frame_tokens, quote_parts, render_excerpt};
 use crate::hash::BuildIdentityHasher;
+use crate::rules::UserRules;
 
 use super::history_index::{HistoryIndex, TextSlice};
 use super::layout::RequestLayout;
@@ -23,22 +23,16 @@ const LEAST_EXCERPT_TOKENS: u64 = 40;
 type SliceSelection = BTreeMap<u64, Vec<u32>>;
 
 /// Finds the best slices for a layout.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct SliceFinder<'a> {
     /// The index that was searched.
     pub index: &'a HistoryIndex,
+    /// The rules of the session; a slice with a replaced one is not shown.
+    pub rules: &'a UserRules,
     /// Its transcript.
     pub transcript: &'a Transcript,
     /// What was found.
     pub ranked: &'a RankedSlices,
-    /// Whether a slice may be shown, by its number.
-    pub is_allowed: &'a dyn Fn(u32) -> bool,
-}
-
-impl fmt::Debug for SliceFinder<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SliceFinder").field("ranked", &self.ranked.len()).finish_non_exhaustive()
-    }
 }
 
 impl SliceFinder<'_> {
@@ -131,7 +125,7 @@ impl SliceFinder<'_> {
                 break;
             }
             if !*candidates.entry(seq).or_insert_with(|| is_candidate(seq))
-                || !(self.is_allowed)(number)
+                || self.has_replaced_rule(slice)
             {
                 continue;
             }
@@ -148,6 +142,17 @@ impl SliceFinder<'_> {
             }
         }
         (chosen, order)
+    }
+
+    /// Whether a slice holds a replaced rule.
+    fn has_replaced_rule(&self, slice: &TextSlice) -> bool {
+        let seq = u64::from(slice.entry);
+        // Few entries have one, and to find that out takes less than to read a text.
+        if self.rules.replaced_texts_of(seq).next().is_none() {
+            return false;
+        }
+        let text = self.transcript.get(seq).and_then(|entry| entry.text().get(slice.range()));
+        text.is_some_and(|text| self.rules.has_replaced(seq, text))
     }
 
     /// The text of some slices of an entry with gap marks; `None` if all of its text is selected.
