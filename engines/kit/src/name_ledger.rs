@@ -8,9 +8,9 @@ mod mentions;
 mod name_lists;
 mod name_numbers;
 mod name_set;
+mod path_parts;
 
 use ctxhost_engine_api::Entry;
-use ctxhost_engine_api::transcript::tokens::weighted_chars;
 
 use crate::best_first::{BestFirst, key_of, number_of};
 use crate::files::FileOperation;
@@ -21,6 +21,7 @@ use entry_names::EntryNames;
 use mentions::for_each_mention;
 use name_lists::{BLOCK_CHARS, NameLists, split_at_list};
 use name_numbers::NameNumbers;
+use path_parts::{PartsStart, PathParts, parts_of_path};
 
 pub use mentions::EntryMentions;
 pub use name_lists::{NameList, TAG};
@@ -64,6 +65,7 @@ pub struct NameLedger {
     by_entry: Vec<Box<[u32]>>,
     /// Per entry, whether its text is known to have no secrets.
     clean_entries: Vec<bool>,
+    parts: PathParts,
 }
 
 #[derive(Clone, Debug)]
@@ -76,6 +78,10 @@ struct NameRow {
     weight_log2: f32,
     /// Binary logarithm of the length.
     length_log2: f32,
+    /// Size in weighted characters.
+    chars: u32,
+    /// The names that it shows as a path.
+    parts: PartsStart,
     is_candidate: bool,
     /// Whether the user stated it.
     is_fact: bool,
@@ -89,6 +95,11 @@ impl NameRow {
     /// Whether it is listed as a fact of the user. A file that tools work on is ranked by its use.
     fn is_listed_fact(&self) -> bool {
         self.is_fact && !(self.is_used && self.kind == IdentifierKind::File)
+    }
+
+    /// Size in a list with its comma, in weighted characters.
+    fn list_chars(&self) -> u64 {
+        u64::from(self.chars) + 2
     }
 
     /// The weight per character.
@@ -140,7 +151,7 @@ impl NameLedger {
         rows.sort_by(|left, right| right.weight_log2.total_cmp(&left.weight_log2));
         let mut room = most_chars;
         let fits = |row: &&NameRow| {
-            let rest = room.checked_sub(weighted_chars(&row.name) + 1);
+            let rest = room.checked_sub(u64::from(row.chars) + 1);
             room = rest.unwrap_or(room);
             rest.is_some()
         };
@@ -174,9 +185,13 @@ impl NameLedger {
 
     /// Renders the names that are not in `shown`, in at most `most_chars` weighted characters; empty
     /// without any. The user's facts come first, the newest before older ones, in a share of the room; then
-    /// the ids that the model stated, likewise; then the heaviest names. Names in `boosted` get a bonus.
+    /// the ids that the model stated, likewise; then the heaviest names. Names in `boosted` get a bonus. A path
+    /// shows its parts, so that they are not listed beside it.
     pub fn render(&self, shown: &NameSet, boosted: &NameSet, most_chars: u64) -> NameList {
         let mut lists = NameLists::default();
+        let shown_rows = shown.numbers.iter().filter_map(|number| self.rows.get(*number as usize));
+        let parts = shown_rows.flat_map(|row| self.parts.get(row.parts).iter().copied());
+        parts.filter(|part| self.is_plain(*part)).for_each(|part| _ = lists.add_part(part));
         let room = most_chars.saturating_sub(BLOCK_CHARS);
         let fact_room = room / FACT_ROOM_DIVISOR;
         let is_fact = |number: &u32| {
@@ -208,11 +223,11 @@ impl NameLedger {
         let mut misses = 0;
         for number in numbers {
             let Some(row) = self.rows.get(number as usize) else { continue };
-            if lists.is_listed(number, &row.name) {
+            if lists.is_listed(number) {
                 continue;
             }
             // A name that does not fit lets shorter ones pass.
-            let Some(rest) = room.checked_sub(weighted_chars(&row.name) + 2) else {
+            let Some(rest) = room.checked_sub(row.list_chars()) else {
                 misses += 1;
                 if misses > MAX_MISSES {
                     break;
@@ -221,8 +236,34 @@ impl NameLedger {
             };
             room = rest;
             lists.add(number, row);
+            let parts = self.find_parts(number).into_iter().filter(|part| self.is_plain(*part));
+            let removed = parts.filter(|part| lists.add_part(*part));
+            let rows = removed.filter_map(|part| self.rows.get(part as usize));
+            room += rows.map(NameRow::list_chars).sum::<u64>();
         }
         room
+    }
+
+    /// Looks up the parts of a path and keeps their numbers: for all names that a request shows, that takes too long.
+    fn keep_parts(&mut self, number: u32) {
+        let Some(known) = self.rows.get(number as usize).map(|row| row.parts) else { return };
+        let found = self.find_parts(number);
+        let parts = self.parts.add(&found, known);
+        if let Some(row) = self.rows.get_mut(number as usize) {
+            row.parts = parts;
+        }
+    }
+
+    /// The numbers of the files and folders that a path shows.
+    fn find_parts(&self, number: u32) -> Vec<u32> {
+        let row = self.rows.get(number as usize).filter(|row| row.kind == IdentifierKind::File);
+        let parts = row.into_iter().flat_map(|row| parts_of_path(&row.name));
+        parts.filter_map(|part| self.find_number(part)).collect()
+    }
+
+    /// Whether a name can be left out beside a path that shows it. Titles hand facts and ids on.
+    fn is_plain(&self, number: u32) -> bool {
+        self.rows.get(number as usize).is_some_and(|row| !row.is_fact && !row.is_statement)
     }
 
     /// The candidates that are not in `shown`, heaviest first.
@@ -263,6 +304,7 @@ impl NameLedger {
         names
             + entries
             + self.numbers.size_bytes()
+            + self.parts.size_bytes()
             + self.rows.capacity() * size_of::<NameRow>()
             + self.by_entry.capacity() * size_of::<Box<[u32]>>()
             + self.clean_entries.capacity()
@@ -327,6 +369,41 @@ mod tests {
         entry.finish();
         let all = ledger.render(&NameSet::default(), &NameSet::default(), 1_000).text;
         assert_eq!(all, "<names>\nchanged: src/io/a.rs\nsymbols: parse_body\n</names>");
+    }
+
+    #[test]
+    fn a_path_leaves_the_room_of_its_parts_to_other_names() {
+        let path = "/home/me/app/src/io/a.rs";
+        let mut ledger = NameLedger::default();
+        note(&mut ledger, &[("/home/me/app", USED_WEIGHT), ("io/a.rs", USED_WEIGHT)]);
+        note(&mut ledger, &[("other.rs", PRINTED_WEIGHT)]);
+        (0..8).for_each(|_| note(&mut ledger, &[(path, USED_WEIGHT)]));
+        let list = |shown: &NameSet, most_chars| {
+            ledger.render(shown, &NameSet::default(), BLOCK_CHARS + most_chars).text
+        };
+        let all = format!("<names>\nfiles: {path}, other.rs\n</names>");
+        assert_eq!(list(&NameSet::default(), 1_000), all);
+        let both = (path.len() + "other.rs".len() + 2 * 2) as u64;
+        assert_eq!(list(&NameSet::default(), both), all, "listed parts leave their room");
+        let shown = ledger.entry_names(2).iter().copied().collect();
+        assert_eq!(list(&shown, 1_000), "<names>\nfiles: other.rs\n</names>");
+    }
+
+    #[test]
+    fn a_fact_stays_beside_a_path_with_it() {
+        let mut talk = TranscriptBuilder::new();
+        talk.user("Everything is in /srv/data/notes.txt, nothing else.");
+        (0..8).for_each(|number| {
+            let id = number.to_string();
+            talk.calls(&[(&id, "bash", r#"{"command":"cp /mnt/srv/data/notes.txt ."}"#)]);
+            talk.result(&id, "bash", "done");
+        });
+        let mut ledger = NameLedger::default();
+        talk.transcript().iter().for_each(|entry| ledger.read_entry(&entry));
+        let row = ledger.find_number("/srv/data/notes.txt").unwrap();
+        assert!(ledger.rows[row as usize].is_fact);
+        let list = ledger.render(&NameSet::default(), &NameSet::default(), 1_000).text;
+        assert!(list.contains("facts: /srv/data/notes.txt\n"), "{list}");
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Collects the names of one entry.
 
-use super::mentions::{Mention, MentionPlace};
+use ctxhost_engine_api::transcript::tokens::weighted_chars;
+
+use super::mentions::{Mention, MentionPlace, PRINTED_WEIGHT};
 use super::{HALF_LIFE_ENTRIES, NameLedger, NameRow};
 
 /// Collects the names of one entry.
@@ -38,7 +40,9 @@ impl EntryNames<'_> {
     fn add(&mut self, mention: Mention<'_>) -> u32 {
         let Mention { name, kind, weight, operation, place } = mention;
         let ledger = &mut *self.ledger;
-        let number = match ledger.find_number(name) {
+        let known = ledger.find_number(name);
+        let is_new = known.is_none();
+        let number = match known {
             Some(number) => number,
             None => {
                 let number = ledger.rows.len() as u32;
@@ -49,6 +53,8 @@ impl EntryNames<'_> {
                     operation,
                     weight_log2: f32::NEG_INFINITY,
                     length_log2: (name.len() as f32).log2(),
+                    chars: weighted_chars(name) as u32,
+                    parts: 0,
                     is_candidate: false,
                     is_fact: false,
                     is_statement: false,
@@ -69,6 +75,10 @@ impl EntryNames<'_> {
         row.weight_log2 = sum_log2(row.weight_log2, now);
         if !std::mem::replace(&mut row.is_candidate, true) {
             ledger.add_candidate(number);
+        }
+        // Listings print thousands of paths again and again.
+        if is_new || weight > PRINTED_WEIGHT {
+            ledger.keep_parts(number);
         }
         number
     }

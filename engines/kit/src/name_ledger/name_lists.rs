@@ -1,7 +1,5 @@
 //! The rendered list of names, and the facts that such a list repeats.
 
-use std::collections::HashSet;
-
 use super::{NameRow, NameSet};
 use crate::files::FileOperation;
 use crate::identifiers::{Identifier, IdentifierKind, for_each_identifier};
@@ -19,20 +17,27 @@ pub(super) const BLOCK_CHARS: u64 = 72;
 /// The lines of a list of names.
 #[derive(Default)]
 pub(super) struct NameLists<'n> {
-    by_title: [Vec<&'n str>; TITLES.len()],
+    by_title: [Vec<(u32, &'n str)>; TITLES.len()],
     /// Numbers of the listed names.
     numbers: NameSet,
-    /// The endings of their paths.
-    endings: HashSet<&'n str>,
+    /// Numbers of the names that are parts of a shown path. None of them is listed.
+    parts: NameSet,
 }
 
 /// Titles of the lines. One title for many names costs less than a word behind each.
 const TITLES: [&str; 7] = [FACTS, STATEMENTS, "changed", "read", "files", "symbols", "other"];
 
 impl<'n> NameLists<'n> {
-    /// Whether a name, or a path that ends with it, is listed.
-    pub(super) fn is_listed(&self, number: u32, name: &str) -> bool {
-        self.numbers.contains(number) || self.endings.contains(name)
+    /// Whether a name, or a path with it, is listed or shown.
+    pub(super) fn is_listed(&self, number: u32) -> bool {
+        self.numbers.contains(number) || self.parts.contains(number)
+    }
+
+    /// Marks a name as a part of a shown path. Returns whether it was listed and leaves the list.
+    pub(super) fn add_part(&mut self, number: u32) -> bool {
+        let is_removed = self.numbers.contains(number) && !self.parts.contains(number);
+        self.parts.insert(number);
+        is_removed
     }
 
     pub(super) fn add(&mut self, number: u32, row: &'n NameRow) {
@@ -46,26 +51,29 @@ impl<'n> NameLists<'n> {
             _ => 6,
         };
         if let Some(list) = self.by_title.get_mut(title) {
-            list.push(&row.name);
+            list.push((number, &row.name));
         }
         self.numbers.insert(number);
-        let endings = row.name.match_indices('/').filter_map(|(at, _)| row.name.get(at + 1..));
-        self.endings.extend(endings);
     }
 
     pub(super) fn render(self) -> NameList {
+        let NameLists { by_title, numbers, parts } = self;
+        let names_of = |list: Vec<(u32, &'n str)>| -> Vec<&str> {
+            let names = list.into_iter().filter(|(number, _)| !parts.contains(*number));
+            names.map(|(_, name)| name).collect()
+        };
         let lines: Vec<String> = TITLES
             .iter()
-            .zip(self.by_title)
-            .filter(|(_, list)| !list.is_empty())
-            .map(|(title, list)| format!("{title}: {}", list.join(", ")))
+            .zip(by_title.map(names_of))
+            .filter(|(_, names)| !names.is_empty())
+            .map(|(title, names)| format!("{title}: {}", names.join(", ")))
             .collect();
         let text = if lines.is_empty() {
             String::new()
         } else {
             format!("<{TAG}>\n{}\n</{TAG}>", lines.join("\n"))
         };
-        NameList { text, names: self.numbers.numbers }
+        NameList { text, names: numbers.numbers }
     }
 }
 

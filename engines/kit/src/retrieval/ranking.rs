@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 use crate::best_first::{key_of, number_of};
 use crate::search::SliceScores;
 
-use super::history_index::{HistoryIndex, NO_ENTRY};
+use super::history_index::{EntryRow, HistoryIndex, NO_ENTRY};
 use super::query::SearchQuery;
 use super::ranked_slices::RankedSlices;
 
@@ -49,27 +49,31 @@ impl HistoryIndex {
             let best = groups.entry(group).or_default();
             *best = best.max(score);
         }
-        let slices = groups.iter().flat_map(|(group, score)| {
-            let entries = self.groups().get(*group as usize).cloned().unwrap_or_default();
-            entries.flat_map(|seq| self.rank_entry(seq, (*group, *score), scores))
-        });
+        let slices =
+            groups.iter().flat_map(|(group, score)| self.rank_group((*group, *score), scores));
         PromptRanking { slices: RankedSlices::new(slices), groups }
     }
 
-    /// The slices of an entry of a group, with their scores.
-    fn rank_entry(
+    /// The slices of a group, with their scores.
+    fn rank_group(
         &self,
-        seq: u32,
         (group, group_score): (u32, f32),
         scores: &SliceScores,
     ) -> impl Iterator<Item = (u32, f32)> {
+        let entries = self.groups().get(group as usize).cloned().unwrap_or_default();
+        let rows = self.entries.get(entries.start as usize..entries.end as usize);
+        let rows = rows.unwrap_or_default();
         // The entries of a group may enclose those of another.
-        let row = self.entries.get(seq as usize).filter(|row| row.group == group);
-        row.into_iter().flat_map(move |row| {
-            let beside = [seq.checked_sub(1), seq.checked_add(1)].into_iter().flatten();
-            let neighbour_score =
-                beside.map(|beside| self.score_in_group(beside, group, scores)).fold(0.0, f32::max);
-            let around = NEIGHBOUR_SHARE * neighbour_score + GROUP_SHARE * group_score;
+        let best_of =
+            move |row: &EntryRow| if row.group == group { best_score(row, scores) } else { 0.0 };
+        let best: Vec<f32> = rows.iter().map(best_of).collect();
+        let beside = move |at: usize| {
+            let beside = [at.checked_sub(1), at.checked_add(1)].into_iter().flatten();
+            beside.filter_map(|at| best.get(at).copied()).fold(0.0, f32::max)
+        };
+        let own = rows.iter().enumerate().filter(move |(_, row)| row.group == group);
+        own.flat_map(move |(at, row)| {
+            let around = NEIGHBOUR_SHARE * beside(at) + GROUP_SHARE * group_score;
             let weight = if row.is_user { USER_WEIGHT } else { 1.0 };
             row.slices().filter_map(move |number| {
                 let slice = self.slices.get(number as usize)?;
@@ -105,10 +109,9 @@ impl HistoryIndex {
         best.truncate(BEST_ENTRIES);
         best
     }
+}
 
-    /// The best score of an entry; 0 outside of the group.
-    fn score_in_group(&self, seq: u32, group: u32, scores: &SliceScores) -> f32 {
-        let row = self.entries.get(seq as usize).filter(|row| row.group == group);
-        row.map_or(0.0, |row| row.slices().map(|slice| scores.get(slice)).fold(0.0, f32::max))
-    }
+/// The best score of an entry's slices.
+fn best_score(row: &EntryRow, scores: &SliceScores) -> f32 {
+    row.slices().map(|slice| scores.get(slice)).fold(0.0, f32::max)
 }
