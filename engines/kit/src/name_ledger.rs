@@ -97,6 +97,14 @@ impl NameRow {
         self.is_fact && !(self.is_used && self.kind == IdentifierKind::File)
     }
 
+    /// Whether nothing is lost where this path stands without a part of it. Titles hand on facts, ids and what a
+    /// tool did.
+    fn shows(&self, part: &NameRow) -> bool {
+        let has_title = part.is_listed_fact() || part.is_statement;
+        let is_used = part.operation.is_some() && self.operation.is_none();
+        part.kind == IdentifierKind::File && !has_title && !is_used
+    }
+
     /// Size in a list with its comma, in weighted characters.
     fn list_chars(&self) -> u64 {
         u64::from(self.chars) + 2
@@ -189,9 +197,9 @@ impl NameLedger {
     /// shows its parts, so that they are not listed beside it.
     pub fn render(&self, shown: &NameSet, boosted: &NameSet, most_chars: u64) -> NameList {
         let mut lists = NameLists::default();
-        let shown_rows = shown.numbers.iter().filter_map(|number| self.rows.get(*number as usize));
-        let parts = shown_rows.flat_map(|row| self.parts.get(row.parts).iter().copied());
-        parts.filter(|part| self.is_plain(*part)).for_each(|part| _ = lists.add_part(part));
+        for row in shown.numbers.iter().filter_map(|number| self.rows.get(*number as usize)) {
+            self.add_parts(row, self.parts.get(row.parts), &mut lists);
+        }
         let room = most_chars.saturating_sub(BLOCK_CHARS);
         let fact_room = room / FACT_ROOM_DIVISOR;
         let is_fact = |number: &u32| {
@@ -236,34 +244,31 @@ impl NameLedger {
             };
             room = rest;
             lists.add(number, row);
-            let parts = self.find_parts(number).into_iter().filter(|part| self.is_plain(*part));
-            let removed = parts.filter(|part| lists.add_part(*part));
-            let rows = removed.filter_map(|part| self.rows.get(part as usize));
-            room += rows.map(NameRow::list_chars).sum::<u64>();
+            room += self.add_parts(row, &self.find_parts(row), lists);
         }
         room
     }
 
+    /// Leaves the parts of a path out of a list, and returns the room of those that were listed.
+    fn add_parts(&self, path: &NameRow, parts: &[u32], lists: &mut NameLists<'_>) -> u64 {
+        let known = parts.iter().filter_map(|part| Some((*part, self.rows.get(*part as usize)?)));
+        let removed = known.filter(|(number, part)| path.shows(part) && lists.add_part(*number));
+        removed.map(|(_, part)| part.list_chars()).sum()
+    }
+
     /// Looks up the parts of a path and keeps their numbers: for all names that a request shows, that takes too long.
     fn keep_parts(&mut self, number: u32) {
-        let Some(known) = self.rows.get(number as usize).map(|row| row.parts) else { return };
-        let found = self.find_parts(number);
-        let parts = self.parts.add(&found, known);
+        let Some(row) = self.rows.get(number as usize) else { return };
+        let parts = self.parts.add(&self.find_parts(row), row.parts);
         if let Some(row) = self.rows.get_mut(number as usize) {
             row.parts = parts;
         }
     }
 
-    /// The numbers of the files and folders that a path shows.
-    fn find_parts(&self, number: u32) -> Vec<u32> {
-        let row = self.rows.get(number as usize).filter(|row| row.kind == IdentifierKind::File);
-        let parts = row.into_iter().flat_map(|row| parts_of_path(&row.name));
+    /// The numbers of the files and folders that a path begins or ends with.
+    fn find_parts(&self, path: &NameRow) -> Vec<u32> {
+        let parts = parts_of_path(&path.name).filter(|_| path.kind == IdentifierKind::File);
         parts.filter_map(|part| self.find_number(part)).collect()
-    }
-
-    /// Whether a name can be left out beside a path that shows it. Titles hand facts and ids on.
-    fn is_plain(&self, number: u32) -> bool {
-        self.rows.get(number as usize).is_some_and(|row| !row.is_fact && !row.is_statement)
     }
 
     /// The candidates that are not in `shown`, heaviest first.
@@ -390,6 +395,21 @@ mod tests {
     }
 
     #[test]
+    fn a_changed_file_stays_beside_a_path_that_was_only_printed() {
+        let mut ledger = NameLedger::default();
+        let mut entry = ledger.begin_entry();
+        let change = Some(FileOperation::Change);
+        entry.add_mention(mention("io/a.rs", IdentifierKind::File, USED_WEIGHT, change));
+        entry.add_mention(mention("PROJ-7", IdentifierKind::Code, PRINTED_WEIGHT, None));
+        entry.finish();
+        (0..8).for_each(|_| note(&mut ledger, &[("/tmp/PROJ-7/io/a.rs", USED_WEIGHT)]));
+        note(&mut ledger, &[("PROJ-7/io/a.rs", PRINTED_WEIGHT)]);
+        let all = ledger.render(&NameSet::default(), &NameSet::default(), 1_000).text;
+        let lines = "changed: io/a.rs\nfiles: /tmp/PROJ-7/io/a.rs\nother: PROJ-7";
+        assert_eq!(all, format!("<names>\n{lines}\n</names>"));
+    }
+
+    #[test]
     fn a_fact_stays_beside_a_path_with_it() {
         let mut talk = TranscriptBuilder::new();
         talk.user("Everything is in /srv/data/notes.txt, nothing else.");
@@ -400,8 +420,6 @@ mod tests {
         });
         let mut ledger = NameLedger::default();
         talk.transcript().iter().for_each(|entry| ledger.read_entry(&entry));
-        let row = ledger.find_number("/srv/data/notes.txt").unwrap();
-        assert!(ledger.rows[row as usize].is_fact);
         let list = ledger.render(&NameSet::default(), &NameSet::default(), 1_000).text;
         assert!(list.contains("facts: /srv/data/notes.txt\n"), "{list}");
     }
