@@ -201,20 +201,21 @@ impl DagSession {
         layout.append_head(&names.text, names.names);
     }
 
-    /// The heaviest names that neither a layout nor `shown` has.
+    /// The heaviest names that neither a layout nor `also_shown` has.
     pub(crate) fn render_names(
         &self,
         transcript: &Transcript,
         layout: &RequestLayout,
-        shown: &[u32],
+        also_shown: &[u32],
         room_tokens: u64,
     ) -> NameList {
-        let known = shown.iter().copied();
+        let mut shown = self.index.shown_names(transcript, layout);
+        shown.extend(also_shown.iter().copied());
         // Rules of folded entries were read before the names of the live ones.
         let withdrawn = self.rules.withdrawn_texts().iter();
         let withdrawn = withdrawn.filter_map(|name| self.index.names.find_number(name));
-        let known = known.chain(withdrawn).chain(self.rules.withdrawn_names());
-        self.index.render_names(transcript, layout, known, &RankedSlices::default(), room_tokens)
+        let withdrawn = withdrawn.chain(self.rules.withdrawn_names());
+        self.index.render_names(&shown, withdrawn, &RankedSlices::default(), room_tokens)
     }
 
     fn folded_entries(&self) -> u64 {

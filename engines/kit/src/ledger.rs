@@ -200,8 +200,8 @@ impl SummaryLedger {
         mentioned.push_str(&names.join("\n"));
         parts.extend(block(IDENTIFIERS, &names));
         let mentioned = self.all_names.name_numbers(&mentioned).into_iter().collect();
-        let further =
-            self.all_names.render(&mentioned, &NameSet::default(), limits.name_chars).text;
+        let boosted = NameSet::default();
+        let further = self.all_names.render(&mentioned, [], &boosted, limits.name_chars).text;
         parts.extend(Some(redact(&further).into_owned()).filter(|names| !names.is_empty()));
         parts.join("\n\n")
     }

@@ -172,8 +172,9 @@ impl RecallSession {
         let ledger_tokens = ledger_tokens.saturating_sub(tokens::estimate(&rules.text));
         // Also the names that a rule has: in a compaction they stay facts only in the list.
         let withdrawn = self.rules.withdrawn_names();
+        let shown = self.index.shown_names(transcript, layout);
         let nothing = RankedSlices::default();
-        let names = self.index.render_names(transcript, layout, withdrawn, &nothing, ledger_tokens);
+        let names = self.index.render_names(&shown, withdrawn, &nothing, ledger_tokens);
         if !rules.text.is_empty() || !names.text.is_empty() {
             layout.append_head(HEAD_TITLE, []);
         }
@@ -189,11 +190,10 @@ impl RecallSession {
         room_tokens: u64,
         layout: &mut RequestLayout,
     ) {
-        let listed = layout.read_head_names(&self.index.names).to_vec();
-        let withheld = self.rules.withdrawn_names().chain(listed);
-        let nothing = RankedSlices::default();
-        layout.newer_names =
-            self.index.render_names(transcript, layout, withheld, &nothing, room_tokens).text;
+        let mut shown = self.index.shown_names(transcript, layout);
+        shown.extend(layout.read_head_names(&self.index.names).iter().copied());
+        let (withdrawn, nothing) = (self.rules.withdrawn_names(), RankedSlices::default());
+        layout.newer_names = self.index.render_names(&shown, withdrawn, &nothing, room_tokens).text;
     }
 
     fn is_summary(&self, transcript: &Transcript, seq: u64) -> bool {

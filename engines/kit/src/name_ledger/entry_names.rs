@@ -3,7 +3,7 @@
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 
 use super::mentions::{Mention, MentionPlace, PRINTED_WEIGHT};
-use super::{HALF_LIFE_ENTRIES, NameLedger, NameRow};
+use super::{HALF_LIFE_ENTRIES, LENGTH_SHARE, NameLedger, NameRow};
 
 /// Collects the names of one entry.
 pub(super) struct EntryNames<'a> {
@@ -47,6 +47,7 @@ impl EntryNames<'_> {
             None => {
                 let number = ledger.rows.len() as u32;
                 ledger.numbers.insert(name, number);
+                ledger.ranks.push(f32::NEG_INFINITY);
                 ledger.rows.push(NameRow {
                     name: name.into(),
                     kind,
@@ -73,6 +74,9 @@ impl EntryNames<'_> {
         // Older weights decay by growing newer ones, so that no row has to be updated.
         let now = weight.log2() + self.at / HALF_LIFE_ENTRIES;
         row.weight_log2 = sum_log2(row.weight_log2, now);
+        if let Some(rank) = ledger.ranks.get_mut(number as usize) {
+            *rank = row.weight_log2 - LENGTH_SHARE * row.length_log2;
+        }
         if !std::mem::replace(&mut row.is_candidate, true) {
             ledger.add_candidate(number);
         }

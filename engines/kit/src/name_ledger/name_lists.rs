@@ -20,23 +20,23 @@ pub(super) struct NameLists<'n> {
     by_title: [Vec<(u32, &'n str)>; TITLES.len()],
     /// Numbers of the listed names.
     numbers: NameSet,
-    /// Numbers of the names that are parts of a shown path. None of them is listed.
-    parts: NameSet,
+    /// Numbers of the names that are not listed: what is withheld, and the parts of shown paths.
+    left_out: NameSet,
 }
 
 /// Titles of the lines. One title for many names costs less than a word behind each.
 const TITLES: [&str; 7] = [FACTS, STATEMENTS, "changed", "read", "files", "symbols", "other"];
 
 impl<'n> NameLists<'n> {
-    /// Whether a name, or a path with it, is listed or shown.
-    pub(super) fn is_listed(&self, number: u32) -> bool {
-        self.numbers.contains(number) || self.parts.contains(number)
+    /// Whether a name was listed or left out before.
+    pub(super) fn is_done(&self, number: u32) -> bool {
+        self.numbers.contains(number) || self.left_out.contains(number)
     }
 
-    /// Marks a name as a part of a shown path. Returns whether it was listed and leaves the list.
-    pub(super) fn add_part(&mut self, number: u32) -> bool {
-        let is_removed = self.numbers.contains(number) && !self.parts.contains(number);
-        self.parts.insert(number);
+    /// Leaves a name out. Returns whether it was listed before.
+    pub(super) fn leave_out(&mut self, number: u32) -> bool {
+        let is_removed = self.numbers.contains(number) && !self.left_out.contains(number);
+        self.left_out.insert(number);
         is_removed
     }
 
@@ -57,9 +57,9 @@ impl<'n> NameLists<'n> {
     }
 
     pub(super) fn render(self) -> NameList {
-        let NameLists { by_title, numbers, parts } = self;
+        let NameLists { by_title, numbers, left_out } = self;
         let names_of = |list: Vec<(u32, &'n str)>| -> Vec<&str> {
-            let names = list.into_iter().filter(|(number, _)| !parts.contains(*number));
+            let names = list.into_iter().filter(|(number, _)| !left_out.contains(*number));
             names.map(|(_, name)| name).collect()
         };
         let lines: Vec<String> = TITLES

@@ -1,9 +1,12 @@
 //! Finds the number of a name by its hash; the name itself is in its row alone.
 
 use std::collections::HashMap;
+use std::hash::BuildHasher;
+
+use foldhash::quality::FixedState;
 
 use super::NameRow;
-use crate::hash::{BuildIdentityHasher, fnv1a};
+use crate::hash::BuildIdentityHasher;
 
 /// The numbers of names.
 #[derive(Clone, Debug, Default)]
@@ -16,7 +19,7 @@ pub(super) struct NameNumbers {
 impl NameNumbers {
     /// The number of a name, which is in one of the rows.
     pub(super) fn get(&self, name: &str, rows: &[NameRow]) -> Option<u32> {
-        self.get_hashed(fnv1a(name), name, rows)
+        self.get_hashed(hash_of(name), name, rows)
     }
 
     fn get_hashed(&self, hash: u64, name: &str, rows: &[NameRow]) -> Option<u32> {
@@ -27,7 +30,7 @@ impl NameNumbers {
 
     /// Adds a name that is not known yet.
     pub(super) fn insert(&mut self, name: &str, number: u32) {
-        self.insert_hashed(fnv1a(name), name, number);
+        self.insert_hashed(hash_of(name), name, number);
     }
 
     fn insert_hashed(&mut self, hash: u64, name: &str, number: u32) {
@@ -43,6 +46,11 @@ impl NameNumbers {
             + self.others.capacity() * (size_of::<(Box<str>, u32)>() + 1)
             + others
     }
+}
+
+/// The hash of a name. A request looks up thousands of paths and their parts.
+fn hash_of(name: &str) -> u64 {
+    FixedState::default().hash_one(name)
 }
 
 #[cfg(test)]

@@ -127,12 +127,10 @@ impl SliceFinder<'_> {
         let mut names = String::new();
         if name_tokens > 0 {
             let known = &self.index.names;
-            let own = layout.own_names(known).into_iter().chain(known.name_numbers(&found));
+            let mut shown = self.index.shown_names(self.transcript, layout);
+            shown.extend(layout.own_names(known).into_iter().chain(known.name_numbers(&found)));
             let left_tokens = left_beside(&found, room_tokens);
-            let withheld = withheld.chain(own);
-            let (transcript, ranked) = (self.transcript, self.ranked);
-            let list = self.index.render_names(transcript, layout, withheld, ranked, left_tokens);
-            names = list.text;
+            names = self.index.render_names(&shown, withheld, self.ranked, left_tokens).text;
         }
         let note = join_texts([found, names]);
         if !note.is_empty() {

@@ -116,17 +116,22 @@ impl SliceFinder<'_> {
     ) -> (SliceSelection, Vec<u64>) {
         let (mut chosen, mut order, mut misses) = (SliceSelection::new(), Vec::new(), 0);
         let mut left_tokens = room_tokens;
-        // Entries have several slices.
-        let mut candidates: HashMap<u64, bool, BuildIdentityHasher> = HashMap::default();
+        // Entries have several slices. Few candidates have replaced rules.
+        let mut candidates: HashMap<u64, Option<bool>, BuildIdentityHasher> = HashMap::default();
+        let candidate = |seq: u64| {
+            is_candidate(seq).then(|| self.rules.replaced_texts_of(seq).next().is_some())
+        };
         for (number, score) in self.ranked.iter() {
             let Some(slice) = self.index.slices.get(number as usize) else { continue };
             let seq = u64::from(slice.entry);
             if score <= 0.0 || misses > MAX_MISSES {
                 break;
             }
-            if !*candidates.entry(seq).or_insert_with(|| is_candidate(seq))
-                || self.has_replaced_rule(slice)
-            {
+            let Some(has_replaced) = *candidates.entry(seq).or_insert_with(|| candidate(seq))
+            else {
+                continue;
+            };
+            if has_replaced && self.has_replaced_rule(slice) {
                 continue;
             }
             match left_tokens.checked_sub(cost(slice, chosen.contains_key(&seq))) {
@@ -147,10 +152,6 @@ impl SliceFinder<'_> {
     /// Whether a slice holds a replaced rule.
     fn has_replaced_rule(&self, slice: &TextSlice) -> bool {
         let seq = u64::from(slice.entry);
-        // Few entries have one, and to find that out takes less than to read a text.
-        if self.rules.replaced_texts_of(seq).next().is_none() {
-            return false;
-        }
         let text = self.transcript.get(seq).and_then(|entry| entry.text().get(slice.range()));
         text.is_some_and(|text| self.rules.has_replaced(seq, text))
     }
@@ -167,9 +168,8 @@ impl SliceFinder<'_> {
 
 /// Whether an entry is not part of a call and its results, and can be kept alone.
 pub(super) fn is_alone(transcript: &Transcript, seq: u64) -> bool {
-    let frame = frame_around(transcript, seq);
     let is_plain = transcript.get(seq).is_some_and(|entry| {
         entry.role() != Role::Tool && !entry.has(Flags::TOOL_CALLS) && !entry.has(Flags::ABORTED)
     });
-    is_plain && frame.end - frame.start == 1
+    is_plain && frame_around(transcript, seq).count() == 1
 }

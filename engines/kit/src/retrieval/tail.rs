@@ -163,16 +163,8 @@ impl HistoryIndex {
         self.must_stay.iter().map(|seq| transcript.tokens(*seq..*seq + 1)).sum()
     }
 
-    /// Renders the heaviest names that the layout does not show, without secrets, in `room_tokens`. Names
-    /// in `withheld` count as shown; those that `ranked` finds get a bonus.
-    pub fn render_names(
-        &self,
-        transcript: &Transcript,
-        layout: &RequestLayout,
-        withheld: impl Iterator<Item = u32>,
-        ranked: &RankedSlices,
-        room_tokens: u64,
-    ) -> NameList {
+    /// The names of the entries that a layout shows.
+    pub fn shown_names(&self, transcript: &Transcript, layout: &RequestLayout) -> NameSet {
         let whole = layout.shown_positions(transcript.len() as u64);
         let whole =
             whole.filter(|seq| !layout.masked.contains_key(seq) && !layout.cuts.contains(*seq));
@@ -180,9 +172,20 @@ impl HistoryIndex {
             whole.flat_map(|seq| self.names.entry_names(seq).iter().copied()).collect();
         let cut = layout.cuts.texts(transcript);
         shown.extend(cut.flat_map(|text| self.names.name_numbers(&text)));
-        shown.extend(withheld);
+        shown
+    }
+
+    /// Renders the heaviest names that are neither in `shown` nor `withheld`, without secrets, in `room_tokens`. Those
+    /// that `ranked` finds get a bonus.
+    pub fn render_names(
+        &self,
+        shown: &NameSet,
+        withheld: impl Iterator<Item = u32>,
+        ranked: &RankedSlices,
+        room_tokens: u64,
+    ) -> NameList {
         let most_chars = room_tokens * CHARS_PER_TOKEN;
-        let list = self.names.render(&shown, &self.boosted_names(ranked), most_chars);
+        let list = self.names.render(shown, withheld, &self.boosted_names(ranked), most_chars);
         NameList { text: redact(&list.text).into_owned(), ..list }
     }
 
