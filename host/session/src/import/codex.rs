@@ -36,6 +36,8 @@ struct RolloutReader {
     has_head: bool,
     /// Index of the reply that the next usage belongs to.
     answering: Option<usize>,
+    /// The number of messages before the newest compaction, to which no later text is joined.
+    compacted: usize,
     turns: RolloutTurns,
     /// The size of the newest request with its answer.
     context_tokens: u64,
@@ -50,6 +52,7 @@ impl RolloutReader {
             draft,
             has_head: false,
             answering: None,
+            compacted: 0,
             turns: RolloutTurns::default(),
             context_tokens: 0,
             announced: None,
@@ -120,7 +123,8 @@ impl RolloutReader {
     /// Joins consecutive items of one reply.
     fn add_reply(&mut self, line: u64, blocks: Vec<Value>, known_ms: Option<i64>) {
         let part = ImportedReply { blocks, ..ImportedReply::default() };
-        if self.draft.newest_role() == "assistant" {
+        // A reply before a compaction was of another request.
+        if self.draft.newest_role() == "assistant" && self.draft.len() > self.compacted {
             return self.draft.extend_reply(self.draft.len() - 1, part);
         }
         self.answering = self.draft.add_reply(line, part, known_ms).or(self.answering);
@@ -135,6 +139,7 @@ impl RolloutReader {
                 Some(mut compaction) => {
                     compaction.tokens_before = self.context_tokens;
                     self.draft.add_compaction(compaction, known_ms);
+                    self.compacted = self.draft.len();
                 }
                 None => self.draft.add_problem(line, "a compaction without history or message"),
             }
@@ -144,6 +149,7 @@ impl RolloutReader {
         match (items, string(&compacted, "message")) {
             (Some(Value::Array(items)), _) => {
                 items.into_iter().for_each(|item| self.add_item(line, item, known_ms));
+                self.compacted = self.draft.len();
             }
             (_, Some(summary)) => self.draft.add_user(line, vec![text(summary)], known_ms),
             _ => self.draft.add_problem(line, "a compaction without history or message"),
@@ -204,6 +210,7 @@ impl RolloutReader {
             Some(place) => {
                 self.answering = None;
                 self.draft.truncate(place);
+                self.compacted = self.compacted.min(self.draft.len());
             }
             None if count == 0 => {}
             None => self.draft.add_problem(line, "a rollback of turns that are not in the file"),

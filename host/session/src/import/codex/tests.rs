@@ -70,6 +70,25 @@ fn a_rollout() {
 }
 
 #[test]
+fn text_after_a_compaction_is_a_reply_of_its_own() {
+    let history = json!({ "message": "", "replacement_history": [
+        { "type": "message", "role": "user", "content": [{ "type": "input_text", "text": "so far" }] },
+    ] });
+    let imported = of(&[
+        message("user", "go"),
+        message("assistant", "before"),
+        record("compacted", history),
+        message("assistant", "after"),
+        called("c1"),
+        answered("c1", "one"),
+    ]);
+    assert_eq!(texts(&imported), ["go", "before", "after", "one"]);
+    assert_eq!(imported.compactions[0].at, 2);
+    let kinds = messages(&imported)[2]["content"].as_array().unwrap().len();
+    assert_eq!(kinds, 2, "text and call of one reply");
+}
+
+#[test]
 fn calls_join_the_text_before_them_until_a_result() {
     let imported = of(&[
         message("user", "go"),
