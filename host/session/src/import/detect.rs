@@ -99,7 +99,7 @@ fn is_gemini_control(record: &JsonRecord) -> bool {
 }
 
 fn is_gemini_message(record: &JsonRecord) -> bool {
-    matches!(record.text("type"), Some("user" | "gemini"))
+    matches!(record.text("type"), Some("user" | "gemini" | "qwen"))
         && record.text("id").is_some()
         && record.fields.contains_key("content")
 }

@@ -1,4 +1,5 @@
-//! Import of Gemini CLI chats: JSON lines of messages and changes, or one JSON document of older versions.
+//! Import of Gemini CLI chats: JSON lines of messages and changes, or one JSON document of older versions. Older
+//! versions of Qwen Code wrote such documents too, with `qwen` as the type of replies.
 //!
 //! A message is written again whenever its calls get results. `$rewindTo` takes messages back, and
 //! `$set.messages` replaces what the model sees: at the start, after a compression, and after a cancelled

@@ -228,7 +228,7 @@ impl ContextChange {
 
 /// Whether the model sees a message: it sees no notes of the program.
 fn is_in_context(record: &JsonRecord) -> bool {
-    matches!(record.text("type"), Some("user" | "gemini"))
+    record.text("type") == Some("user") || message::is_reply(record)
 }
 
 /// What a message and its copies under other ids have in common: type, text and calls.
@@ -246,6 +246,6 @@ fn text_of(record: &JsonRecord) -> String {
 
 fn text_item(record: &JsonRecord) -> Option<ContextItem> {
     let text = text_of(record);
-    let is_reply = record.text("type") == Some("gemini");
+    let is_reply = message::is_reply(record);
     (!text.is_empty()).then_some(ContextItem::Text { is_reply, text })
 }

@@ -6,6 +6,17 @@ use super::super::block::{self, ReplyUsage, joined_text, string, tokens};
 use super::super::draft::{ImportDraft, ImportedReply, ImportedResult};
 use super::super::json_lines::JsonRecord;
 
+/// The type of a reply.
+const GEMINI: &str = "gemini";
+
+/// The type of a reply of Qwen Code, which wrote the same chats before it had a format of its own.
+const QWEN: &str = "qwen";
+
+/// Whether a record is a reply of the model.
+pub(super) fn is_reply(record: &JsonRecord) -> bool {
+    matches!(record.text("type"), Some(GEMINI | QWEN))
+}
+
 /// Adds the messages of a record. Notes of the program, which the model does not see, are skipped.
 pub(super) fn write_message(draft: &mut ImportDraft, mut record: JsonRecord) {
     let (line, known_ms) = (record.line, record.timestamp_ms());
@@ -24,7 +35,7 @@ pub(super) fn write_message(draft: &mut ImportDraft, mut record: JsonRecord) {
                 draft.add_user(line, blocks, known_ms);
             }
         }
-        Some("gemini") => add_reply(draft, record, known_ms),
+        Some(GEMINI | QWEN) => add_reply(draft, record, known_ms),
         Some("info" | "warning" | "error") => {}
         _ => draft.add_problem(line, "a message of an unknown type"),
     }

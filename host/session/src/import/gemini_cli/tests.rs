@@ -34,6 +34,20 @@ fn with_call(mut message: Value, output: Option<&str>) -> Value {
 }
 
 #[test]
+fn replies_of_older_qwen_code_are_read() {
+    let document = json!({ "sessionId": "q1", "projectHash": "abc", "messages": [
+        message("m1", "user", "read a.rs"),
+        with_call(message("m2", "qwen", "I look"), Some("fn a() {}")),
+        message("m3", "qwen", "done"),
+    ] });
+    let bytes = document.to_string();
+    assert_eq!(detect(bytes.as_bytes()), Ok(ImportFormat::GeminiCli));
+    let imported = import_messages(ImportFormat::GeminiCli, bytes.as_bytes()).unwrap();
+    assert_eq!(roles(&imported), "user assistant toolResult assistant");
+    assert_eq!(imported.problems, []);
+}
+
+#[test]
 fn a_message_that_is_written_again_is_one_message() {
     let mut answered = with_call(message("m2", "gemini", "I look"), Some("fn a() {}"));
     answered["tokens"] = json!({ "input": 100, "cached": 40, "output": 5, "thoughts": 2 });
