@@ -14,6 +14,7 @@ mod demo;
 mod detect;
 mod draft;
 mod gemini_cli;
+mod injected;
 mod json_lines;
 mod open;
 mod openai;

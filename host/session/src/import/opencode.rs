@@ -124,6 +124,7 @@ impl SessionReader {
                         tail: string(marker, "tail_start_id").map(str::to_owned),
                     });
                 }
+                let parts = parts.into_iter().map(parts::mark_injected).collect();
                 let content = MessageContent::read(&mut self.draft, line, parts);
                 if !content.blocks.is_empty() {
                     self.draft.add_user(line, content.blocks, known_ms);

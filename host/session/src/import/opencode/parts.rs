@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::super::block::{self, kind, string};
 use super::super::draft::{ImportDraft, ImportedResult};
+use super::super::injected;
 
 /// The content of one message.
 #[derive(Default)]
@@ -74,6 +75,15 @@ impl MessageContent {
         let cleared_ms = state.get("time").and_then(|time| time.get("compacted")?.as_i64());
         self.cleared.extend(cleared_ms.map(|cleared_ms| (cleared_ms, call_id.to_owned())));
     }
+}
+
+/// Marks a text part of a user message that opencode wrote: the content of an attached file, a reminder of a mode.
+pub(super) fn mark_injected(mut part: Value) -> Value {
+    let is_synthetic = part.get("synthetic").and_then(Value::as_bool) == Some(true);
+    if let Some(Value::String(text)) = part.get_mut("text").filter(|_| is_synthetic) {
+        *text = injected::mark(text);
+    }
+    part
 }
 
 /// An attached image; a note for any other file, whose text is a part of its own.

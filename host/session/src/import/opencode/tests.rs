@@ -84,6 +84,22 @@ fn the_parts_of_a_message() {
 }
 
 #[test]
+fn text_that_opencode_adds_to_a_prompt_is_not_the_users() {
+    let injected = json!({ "id": "prt_2", "type": "text", "synthetic": true,
+        "text": "Called the Read tool with the following input: {}" });
+    let mut asked = user(1, "fix a.rs");
+    asked["parts"].as_array_mut().unwrap().push(injected.clone());
+    let mut alone = user(3, "");
+    alone["parts"] = json!([injected]);
+    let imported = of(&[asked, reply(2, &[text("done")]), alone]);
+    let requests: Vec<String> = texts(&imported);
+    let of_user = requests.iter().map(|text| crate::injected_text::user_text(text).into_owned());
+    assert_eq!(of_user.collect::<Vec<_>>(), ["fix a.rs", "done", ""]);
+    assert!(requests.iter().all(|text| !text.starts_with("Called")), "{requests:?}");
+    assert!(requests[0].contains("Called the Read tool"), "the model saw it");
+}
+
+#[test]
 fn a_summary_replaces_what_is_before_its_tail() {
     let imported = of(&[
         user(1, "one"),
