@@ -15,6 +15,10 @@ use serde_json::{Value, json};
 
 use super::super::surrogates::replace_halves;
 use super::database_path::DatabaseSession;
+use super::storage::is_file_name;
+
+/// The tables that are read.
+const TABLES: [&str; 3] = ["session", "message", "part"];
 
 /// The columns of a session whose JSON is a field of the same name.
 const JSON_COLUMNS: [&str; 1] = ["revert"];
@@ -37,8 +41,8 @@ pub fn list_database(path: &Path) -> io::Result<Vec<DatabaseSession>> {
         )?;
         let rows = sessions.query_map([], |row| {
             let number = |at| row.get_ref(at).ok().and_then(|value| value.as_i64().ok());
-            // Without an id nothing could name it.
-            Ok(text_at(row, 0)?.map(|id| DatabaseSession {
+            // Without an id nothing could name it, and an id that is a path would name another file.
+            Ok(text_at(row, 0)?.filter(|id| is_file_name(id)).map(|id| DatabaseSession {
                 path: path.join(id),
                 changed_ms: number(1).unwrap_or_default(),
                 bytes: number(2).and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or_default(),
@@ -46,18 +50,41 @@ pub fn list_database(path: &Path) -> io::Result<Vec<DatabaseSession>> {
         })?;
         rows.filter_map(Result::transpose).collect::<rusqlite::Result<Vec<_>>>()
     };
-    list(&open(path)?).map_err(io::Error::other)
+    let database = open(path)?;
+    list(&database).map_err(|error| explain(&database, error))
 }
 
 /// The document of a session, like that of an export; an error without the session.
 pub(crate) fn read_session(database: &Path, id: &str) -> io::Result<Vec<u8>> {
-    let found = find_session(&open(database)?, id).map_err(io::Error::other)?;
+    let opened = open(database)?;
+    let found = find_session(&opened, id).map_err(|error| explain(&opened, error))?;
     let missing = || {
         let reason = format!("the database has no session {id}");
         io::Error::new(io::ErrorKind::NotFound, reason)
     };
     let document = found.ok_or_else(missing)?;
     Ok(serde_json::to_vec(&document)?)
+}
+
+/// The error of a query; of a database without opencode's tables, that it is of another program.
+fn explain(database: &Connection, error: rusqlite::Error) -> io::Error {
+    let is_missing = |table: &str| {
+        let found = database.query_row(
+            "SELECT count(*) FROM sqlite_master WHERE name = ?1",
+            [table],
+            |row| row.get::<_, i64>(0),
+        );
+        found == Ok(0)
+    };
+    match TABLES.into_iter().find(|table| is_missing(table)) {
+        Some(table) => {
+            let reason = format!(
+                "it is not a database of opencode: it has no table `{table}`; name the database of opencode, such as opencode.db"
+            );
+            io::Error::new(io::ErrorKind::InvalidData, reason)
+        }
+        None => io::Error::other(error),
+    }
 }
 
 fn find_session(database: &Connection, id: &str) -> rusqlite::Result<Option<Value>> {
@@ -133,10 +160,27 @@ fn open(path: &Path) -> io::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
         | OpenFlags::SQLITE_OPEN_URI
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let log = PathBuf::from(format!("{}-wal", path.display()));
+    let beside = |ending: &str| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(ending);
+        PathBuf::from(name)
+    };
+    let (log, index) = (beside("-wal"), beside("-shm"));
+    let has_index = index.exists();
+    // An empty log without its index holds no change.
+    let has_log = log.metadata().is_ok_and(|log| has_index || log.len() > 0);
+    if has_log && !has_index {
+        // SQLite would have to write the index.
+        let reason = format!(
+            "its newest changes are in {}, which can be read only with {}, and that is missing; copy all three files, or open the database with opencode once",
+            log.display(),
+            index.display()
+        );
+        return Err(io::Error::new(io::ErrorKind::NotFound, reason));
+    }
     // The newest changes may be in the log only, which SQLite reads with its index, but does not write here. Without a
     // log SQLite would create one, unless nothing changes.
-    let mode = if log.exists() { "mode=ro&readonly_shm=1" } else { "immutable=1" };
+    let mode = if has_log { "mode=ro&readonly_shm=1" } else { "immutable=1" };
     Connection::open_with_flags(format!("{}?{mode}", file_uri(path)), flags)
         .map_err(io::Error::other)
 }

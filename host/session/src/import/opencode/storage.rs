@@ -23,9 +23,16 @@ pub(crate) fn read_storage(path: &Path, bytes: &[u8]) -> Option<io::Result<Vec<u
     let id = string(&info, "id").filter(|id| is_file_name(id))?;
     info.get("messages").is_none().then_some(())?;
     // From session/<project>/<session>.json.
-    let storage = path.canonicalize().ok()?.ancestors().nth(3)?.to_owned();
+    let path = path.canonicalize().ok()?;
+    let (sessions, storage) = (path.ancestors().nth(2)?, path.ancestors().nth(3)?);
+    sessions.ends_with("session").then_some(())?;
     let messages = storage.join("message").join(id);
-    messages.is_dir().then(|| join_files(bytes, &storage, &messages))
+    is_folder(&messages).then(|| join_files(bytes, storage, &messages))
+}
+
+/// Whether it is a folder. Links are not followed: they may lead out of the storage.
+fn is_folder(path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir())
 }
 
 fn join_files(info: &[u8], storage: &Path, messages: &Path) -> io::Result<Vec<u8>> {
@@ -39,7 +46,7 @@ fn join_files(info: &[u8], storage: &Path, messages: &Path) -> io::Result<Vec<u8
         document.extend_from_slice(b",\"parts\":[");
         let parts = storage.join("part").join(message.file_stem().unwrap_or_default());
         // A message without parts has no folder.
-        let parts = if parts.is_dir() { json_files(&parts, &mut files)? } else { Vec::new() };
+        let parts = if is_folder(&parts) { json_files(&parts, &mut files)? } else { Vec::new() };
         for (number, part) in parts.iter().enumerate() {
             if number > 0 {
                 document.push(b',');
@@ -65,8 +72,10 @@ fn add_file(document: &mut Vec<u8>, path: &Path) -> io::Result<()> {
 fn json_files(folder: &Path, files: &mut usize) -> io::Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(folder)? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "json") {
+        let entry = entry?;
+        let path = entry.path();
+        let is_link = entry.file_type()?.is_symlink();
+        if !is_link && path.extension().is_some_and(|extension| extension == "json") {
             *files += 1;
             if *files > MAX_FILES {
                 let reason = format!("the session has more than {MAX_FILES} files");
@@ -80,6 +89,6 @@ fn json_files(folder: &Path, files: &mut usize) -> io::Result<Vec<PathBuf>> {
 }
 
 /// Whether an id can be the name of a folder, without leading out of the storage.
-fn is_file_name(id: &str) -> bool {
+pub(super) fn is_file_name(id: &str) -> bool {
     !id.is_empty() && id.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
 }

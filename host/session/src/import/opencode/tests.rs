@@ -184,6 +184,14 @@ fn a_session_file_of_the_storage_brings_its_messages() {
         ["one", "to one", "x"]
     );
     assert_eq!(opened.problems.len(), 1);
+    // Links would lead out of the storage.
+    #[cfg(unix)]
+    {
+        let outside = folder.path().join("outside.json");
+        write(&outside, &json!({ "type": "text", "text": "private" }));
+        std::os::unix::fs::symlink(&outside, storage.join("part/msg_1/prt_2.json")).unwrap();
+        assert_eq!(open_file(&path).unwrap().session.live(0).len(), 3);
+    }
     // Without its messages it is no recording.
     let alone = folder.path().join("alone.json");
     write(&alone, &session());

@@ -106,8 +106,58 @@ fn what_is_not_there_says_so() {
         .unwrap()
         .execute_batch("CREATE TABLE t (a)")
         .unwrap();
+    // As in the `sessions.db` of Goose.
     let other = error(&folder.path().join("other.db"));
-    assert!(other.contains("no such table: session"), "{other}");
+    let reason = "it is not a database of opencode: it has no table `session`";
+    assert!(other.contains(reason), "{other}");
+}
+
+#[test]
+fn a_log_without_its_index_is_named_with_a_next_step() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("opencode.db");
+    let writer = Connection::open(&path).unwrap();
+    writer.pragma_update(None, "journal_mode", "wal").unwrap();
+    writer.execute_batch(SCHEMA).unwrap();
+    let copy = tempfile::tempdir().unwrap();
+    for name in ["opencode.db", "opencode.db-wal"] {
+        fs::copy(folder.path().join(name), copy.path().join(name)).unwrap();
+    }
+    let before = content(copy.path());
+    let path = copy.path().join("opencode.db");
+    let error = open_file(&path.join("ses_new")).unwrap_err().to_string();
+    for part in [
+        "opencode.db-wal",
+        "opencode.db-shm, and that is missing",
+        "open the database with opencode",
+    ] {
+        assert!(error.contains(part), "{part}: {error}");
+    }
+    assert!(content(copy.path()) == before, "a file changed");
+    // An empty log holds nothing.
+    drop(writer);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("opencode.db");
+    Connection::open(&path).unwrap().execute_batch(SCHEMA).unwrap();
+    fs::write(folder.path().join("opencode.db-wal"), "").unwrap();
+    assert_eq!(texts(&path.join("ses_new")), ["the port is 5433", "understood"]);
+}
+
+/// `doctor` reads only below the folder that was allowed.
+#[test]
+fn an_id_that_is_a_path_names_no_session() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("opencode.db");
+    let database = Connection::open(&path).unwrap();
+    database.execute_batch(SCHEMA).unwrap();
+    for id in ["/abs/secret/private.jsonl", "../up", "..", "a/b", ""] {
+        let values = "'p', NULL, '/', 'x', '1', NULL, 1, 99";
+        database.execute(&format!("INSERT INTO session VALUES (?1, {values})"), [id]).unwrap();
+    }
+    drop(database);
+    let sessions = list_database(&path).unwrap();
+    let found: Vec<_> = sessions.into_iter().map(|session| session.path).collect();
+    assert_eq!(found, [path.join("ses_new"), path.join("ses_old")]);
 }
 
 /// SQLite stores any kind of value in any column, whatever its type.
