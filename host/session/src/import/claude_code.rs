@@ -22,6 +22,9 @@ use super::transcript::{
     ImportError, ImportFormat, ImportedCompaction, ImportedItem, ImportedTranscript,
 };
 
+/// The model of replies that the agent wrote itself.
+const SYNTHETIC_MODEL: &str = "<synthetic>";
+
 /// Imports a session, or the file of a sub-agent, in which every record is on a side chain.
 pub(super) fn import(bytes: &[u8]) -> Result<ImportedTranscript, ImportError> {
     let mut draft = ImportDraft::new(ImportFormat::ClaudeCode, PROVIDER, API);
@@ -177,10 +180,12 @@ impl ClaudeCodeReader {
         let id = string(&message, "id").map(str::to_owned);
         let error = record.is_true("isApiErrorMessage").then(|| joined_content(&message));
         let mut reply = anthropic::reply(&mut self.draft, record.line, &mut message);
-        if let Some(error) = error {
-            // Written by the agent instead of the model, so it has neither model nor usage.
+        // Written by the agent instead of the model, so it has neither model nor usage.
+        if error.is_some() || reply.model.as_deref() == Some(SYNTHETIC_MODEL) {
             reply.model = None;
             reply.usage = None;
+        }
+        if let Some(error) = error {
             reply.stop_reason = Some("error");
             reply.error = Some(error);
         }

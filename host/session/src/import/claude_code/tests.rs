@@ -260,6 +260,24 @@ fn an_error_of_the_api_is_no_reply_of_the_model() {
 }
 
 #[test]
+fn a_reply_that_the_agent_wrote_does_not_name_the_model() {
+    let mut synthetic = reply("s", "v", "m2", text("No response requested."));
+    synthetic["message"]["model"] = "<synthetic>".into();
+    synthetic["message"]["usage"] = json!({ "input_tokens": 0, "output_tokens": 0 });
+    let records = [
+        user("u", None, "go"),
+        reply("a", "u", "m1", text("done")),
+        user("v", Some("a"), "next"),
+        synthetic,
+    ];
+    let imported = of(&records);
+    assert_eq!(imported.model, Some(("anthropic".into(), "claude-x".into())));
+    assert_eq!(texts(&imported)[3], "No response requested.");
+    assert!(messages(&imported)[3].get("usage").is_none());
+    assert_eq!(messages(&imported)[3]["model"], "claude-x");
+}
+
+#[test]
 fn what_is_wrong_is_noted_with_its_line() {
     let text = concat!(
         r#"{"type":"user","uuid":"u","message":{"role":"user","content":"go"}}"#,
