@@ -35,7 +35,7 @@ pub(super) fn import(bytes: &[u8]) -> Result<ImportedTranscript, ImportError> {
     if records.iter().any(|record| is_message(record) && !record.is_true("isSidechain")) {
         records.retain(|record| !record.is_true("isSidechain"));
     }
-    let reverted = branch::find_reverted(&records);
+    let abandoned = branch::find_abandoned(&records);
     let mut reader = ClaudeCodeReader {
         draft,
         replies: HashMap::new(),
@@ -43,7 +43,8 @@ pub(super) fn import(bytes: &[u8]) -> Result<ImportedTranscript, ImportError> {
         chain: RecordChain::new(&records),
         unsummarized: None,
     };
-    for (record, _) in records.into_iter().zip(reverted).filter(|(_, is_reverted)| !is_reverted) {
+    let records = records.into_iter().zip(abandoned);
+    for (record, _) in records.filter(|(_, is_abandoned)| !is_abandoned) {
         reader.add(record);
     }
     reader.draft.finish()

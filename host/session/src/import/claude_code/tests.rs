@@ -235,6 +235,94 @@ fn reverted_prompts_are_skipped_with_their_replies() {
     assert_eq!(texts(&imported), ["one", "first", "two", "second"]);
 }
 
+fn last_prompt(leaf: &str) -> Value {
+    json!({ "type": "last-prompt", "lastPrompt": "text", "leafUuid": leaf })
+}
+
+#[test]
+fn a_rewind_to_the_first_prompt_begins_a_new_tree() {
+    let records = [
+        user("1", None, "wrong"),
+        reply("2", "1", "m1", text("to the wrong one")),
+        user("3", None, "right"),
+        reply("4", "3", "m2", text("to the right one")),
+    ];
+    let rewound = of(&[&records[..], &[last_prompt("4")]].concat());
+    assert_eq!(texts(&rewound), ["right", "to the right one"]);
+    // Only a note of the agent tells a rewind from a file whose links are missing.
+    for note in [vec![], vec![last_prompt("gone")], vec![last_prompt("2")]] {
+        let kept = of(&[&records[..], &note].concat());
+        assert_eq!(texts(&kept).len(), 4, "{note:?}");
+    }
+    let missing = [user("1", Some("gone"), "one"), user("3", None, "two"), last_prompt("3")];
+    assert_eq!(texts(&of(&missing)), ["one", "two"]);
+}
+
+#[test]
+fn a_branch_that_begins_with_a_command_replaces_a_prompt() {
+    let caveat = "<local-command-caveat>Caveat</local-command-caveat>";
+    let imported = of(&[
+        user("1", None, "one"),
+        reply("2", "1", "m1", text("first")),
+        user("3", Some("2"), "wrong"),
+        reply("4", "3", "m2", text("to the wrong one")),
+        with(user("5", Some("2"), caveat), "isMeta", true),
+        user("6", Some("5"), "<command-name>/model</command-name>"),
+        user("8", Some("6"), "right"),
+        reply("9", "8", "m3", text("second")),
+    ]);
+    let expected = ["one", "first", "<command-name>/model</command-name>", "right", "second"];
+    assert_eq!(texts(&imported), expected);
+}
+
+#[test]
+fn records_before_their_parent_share_its_branch() {
+    let imported = of(&[
+        user("1", None, "one"),
+        reply("2", "1", "m1", text("first")),
+        json!({ "type": "attachment", "uuid": "4", "parentUuid": "3" }),
+        user("3", Some("2"), "wrong"),
+        reply("5", "4", "m2", text("to the wrong one")),
+        user("6", Some("2"), "right"),
+        reply("7", "6", "m3", text("second")),
+    ]);
+    assert_eq!(texts(&imported), ["one", "first", "right", "second"]);
+}
+
+#[test]
+fn results_of_parallel_calls_are_no_abandoned_branch() {
+    let call = |id: &str| json!({ "type": "tool_use", "id": id, "name": "Read", "input": {} });
+    let result = |id: &str| json!([{ "type": "tool_result", "tool_use_id": id, "content": id }]);
+    let records = [
+        user("u", None, "go"),
+        reply("a1", "u", "m1", call("c1")),
+        reply("a2", "a1", "m1", call("c2")),
+        user("r1", Some("a1"), result("c1")),
+        user("r2", Some("a2"), result("c2")),
+        reply("a3", "r1", "m2", text("done")),
+        user("v", Some("a3"), "next"),
+    ];
+    assert_eq!(texts(&of(&records)), ["go", "", "c1", "c2", "done", "next"]);
+    let noted = of(&[&records[..], &[last_prompt("v")]].concat());
+    assert_eq!(texts(&noted), ["go", "", "c1", "c2", "done", "next"]);
+}
+
+#[test]
+fn what_a_compaction_summarized_is_no_abandoned_branch() {
+    let summary = with(user("s", Some("b"), "so far"), "isCompactSummary", true);
+    let imported = of(&[
+        user("u", None, "one"),
+        reply("a", "u", "m1", text("first")),
+        user("v", Some("a"), "two"),
+        reply("c", "v", "m2", text("second")),
+        boundary("b", "a", json!({})),
+        summary,
+        user("w", Some("s"), "three"),
+    ]);
+    assert_eq!(texts(&imported), ["one", "first", "two", "second", "three"]);
+    assert_eq!(imported.compactions[0].at, 4);
+}
+
 #[test]
 fn records_that_a_resumed_session_repeats_count_once() {
     let once = import_messages(ImportFormat::ClaudeCode, CLAUDE_CODE.as_bytes()).unwrap();
