@@ -8,12 +8,14 @@
 
 mod boundary;
 mod branch;
+mod queued;
 
 use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
 use self::boundary::RecordChain;
+use self::queued::QueuedPrompts;
 use super::anthropic::{self, API, PROVIDER};
 use super::block::{joined_text, kind, string};
 use super::draft::{CLEARED_RESULT, ImportDraft};
@@ -42,10 +44,11 @@ pub(super) fn import(bytes: &[u8]) -> Result<ImportedTranscript, ImportError> {
         read: HashSet::new(),
         chain: RecordChain::new(&records),
         unsummarized: None,
+        queued: QueuedPrompts::default(),
     };
     let records = records.into_iter().zip(abandoned);
     for (record, _) in records.filter(|(_, is_abandoned)| !is_abandoned) {
-        reader.add(record);
+        reader.add(queued::as_user_record(record));
     }
     reader.draft.finish()
 }
@@ -59,10 +62,11 @@ struct ClaudeCodeReader {
     chain: RecordChain,
     /// Index of a compaction whose summary has not come yet.
     unsummarized: Option<usize>,
+    queued: QueuedPrompts,
 }
 
 impl ClaudeCodeReader {
-    fn add(&mut self, record: JsonRecord) {
+    fn add(&mut self, mut record: JsonRecord) {
         let id = record.text("sessionId").or_else(|| record.text("session_id"));
         self.draft.identify(id, record.text("cwd"));
         if let Some(version) = record.text("version") {
@@ -79,7 +83,14 @@ impl ClaudeCodeReader {
         }
         let uuid = record.text("uuid").map(str::to_owned);
         let is_read = uuid.as_ref().is_some_and(|uuid| self.read.contains(uuid));
-        if is_read || record.is_true("isMeta") {
+        if is_read || record.is_true("isMeta") || QueuedPrompts::is_read(&record, &self.read) {
+            return;
+        }
+        if let Some(messages) = self.queued.take_repeated(&record) {
+            if let Some(uuid) = uuid {
+                self.chain.set_messages(&uuid, messages);
+                self.read.insert(uuid);
+            }
             return;
         }
         // Without messages before it, the summary is all that is left of them: it becomes one.
@@ -87,11 +98,18 @@ impl ClaudeCodeReader {
             self.read.extend(uuid);
             return self.add_summary(&record);
         }
+        if record.text("type") == Some("assistant") {
+            self.queued.end_texts();
+        }
+        let queued_text = queued::queued_text(&record);
         let (messages, problems) = (self.draft.len(), self.draft.problem_count());
-        let reply = self.add_message(record);
+        let reply = self.add_message(&mut record);
         // A record without usable content may be repeated with content.
         if self.draft.len() > messages || self.draft.problem_count() == problems {
             let places = reply.map_or(messages..self.draft.len(), |reply| reply..reply + 1);
+            if let Some(text) = queued_text {
+                self.queued.add(&record, text, places.clone());
+            }
             if let Some(uuid) = uuid {
                 self.chain.set_messages(&uuid, places);
                 self.read.insert(uuid);
@@ -139,14 +157,14 @@ impl ClaudeCodeReader {
     }
 
     /// Adds the messages of a record. Returns the index of the reply if it is a part of one.
-    fn add_message(&mut self, mut record: JsonRecord) -> Option<usize> {
+    fn add_message(&mut self, record: &mut JsonRecord) -> Option<usize> {
         let mut message = record.take("message");
         if message.get("content").is_none() {
             self.draft.add_problem(record.line, "a message without content");
             return None;
         }
         if record.text("type") == Some("assistant") {
-            return self.add_reply(&record, message);
+            return self.add_reply(record, message);
         }
         let mut content = message.get_mut("content").map(Value::take).unwrap_or_default();
         if self.take_cleared(&mut content, record.timestamp_ms()) {

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::super::tests::{CLAUDE_CODE, messages, roles, texts};
 use super::super::transcript::{ImportedCompaction, ImportedItem};
 use super::super::{ImportFormat, ImportedTranscript, import_messages};
+use crate::injected_text::user_text;
 
 fn of(records: &[Value]) -> ImportedTranscript {
     let lines: Vec<String> = records.iter().map(Value::to_string).collect();
@@ -321,6 +322,59 @@ fn what_a_compaction_summarized_is_no_abandoned_branch() {
     ]);
     assert_eq!(texts(&imported), ["one", "first", "two", "second", "three"]);
     assert_eq!(imported.compactions[0].at, 4);
+}
+
+fn queued(uuid: &str, parent: &str, mode: &str, prompt: impl Into<Value>) -> Value {
+    let attachment =
+        json!({ "type": "queued_command", "commandMode": mode, "prompt": prompt.into() });
+    json!({ "type": "attachment", "uuid": uuid, "parentUuid": parent, "attachment": attachment })
+}
+
+#[test]
+fn prompts_that_were_typed_while_the_agent_worked_count() {
+    let note = "<task-notification>done</task-notification>";
+    let mut hidden = queued("q5", "q4", "prompt", "hidden");
+    hidden["attachment"]["isMeta"] = true.into();
+    let mut of_peer = queued("q6", "q5", "prompt", "from a peer");
+    of_peer["attachment"]["origin"] = json!({ "kind": "peer" });
+    let imported = of(&[
+        user("u", None, "go"),
+        reply("a", "u", "m1", text("at work")),
+        queued("q1", "a", "prompt", "use port 5433"),
+        queued("q2", "q1", "prompt", json!([{ "type": "text", "text": "and tests" }])),
+        queued("q3", "q2", "task-notification", note),
+        queued("q4", "q3", "bash", "ls"),
+        hidden,
+        of_peer,
+        reply("b", "q6", "m2", text("done")),
+    ]);
+    let of_user = texts(&imported).into_iter().map(|text| user_text(&text).into_owned());
+    let of_user: Vec<String> = of_user.collect();
+    assert_eq!(of_user, ["go", "at work", "use port 5433", "and tests", "", "", "done"]);
+    assert_eq!(texts(&imported)[4], note);
+    assert_eq!(imported.problems, []);
+}
+
+#[test]
+fn a_queued_prompt_that_is_repeated_as_a_prompt_counts_once() {
+    let mut named = queued("q3", "b", "prompt", "three");
+    named["attachment"]["source_uuid"] = "w".into();
+    let mut late = queued("q4", "w", "prompt", "four");
+    late["attachment"]["source_uuid"] = "x".into();
+    let imported = of(&[
+        user("u", None, "one"),
+        reply("a", "u", "m1", text("first")),
+        queued("q1", "a", "prompt", "two"),
+        user("v", Some("q1"), "two"),
+        reply("b", "v", "m2", text("second")),
+        // After a reply, the same text was typed again.
+        user("v2", Some("b"), "two"),
+        named,
+        user("w", Some("v2"), "three, as sent"),
+        user("x", Some("w"), "four"),
+        late,
+    ]);
+    assert_eq!(texts(&imported), ["one", "first", "two", "second", "two", "three", "four"]);
 }
 
 #[test]
