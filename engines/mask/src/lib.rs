@@ -219,7 +219,7 @@ impl MaskSession {
         let mut shown: NameSet =
             whole.flat_map(|seq| names.entry_names(seq).iter().copied()).collect();
         shown.extend(cuts.texts(transcript).flat_map(|text| names.name_numbers(&text)));
-        let list = names.render(&shown, &NameSet::default(), room_tokens * CHARS_PER_TOKEN);
+        let list = names.render(&shown, [], &NameSet::default(), room_tokens * CHARS_PER_TOKEN);
         redact(&list.text).into_owned()
     }
 
