@@ -2,7 +2,7 @@
 //!
 //! | category | a fact is |
 //! |---|---|
-//! | asks | a user message that is more than a confirmation |
+//! | asks | what the user wrote in a message, if it is more than a confirmation |
 //! | paths, ids | a name by the engines' definition; dates, amounts and branches in outputs are none |
 //! | commands | the command of a call, or one that the user ran |
 //! | numbers | a number with a unit |
@@ -21,7 +21,7 @@ use serde_json::Value;
 
 use super::matching::normalize;
 use super::names::{calls_of, for_each_exact, texts_of};
-use super::{Category, redact};
+use super::{Category, UserText, redact};
 
 /// The length in characters of a beginning that identifies a long fact: about a line.
 const BEGINNING_CHARS: usize = 80;
@@ -57,8 +57,8 @@ pub(super) struct Statement {
 }
 
 impl Statement {
-    /// The statement of an item.
-    pub(super) fn from_item(item: &PlanItem<'_>) -> Statement {
+    /// The statement of an item. `user_text` returns what the user wrote in a message.
+    pub(super) fn from_item(item: &PlanItem<'_>, user_text: UserText) -> Statement {
         let mut texts = texts_of(item);
         let commands: Vec<String> =
             calls_of(item).iter().filter_map(calls::command_argument).collect();
@@ -80,9 +80,13 @@ impl Statement {
                 // The text of such an entry is the output alone.
                 texts.push(command);
             }
-            // "yes" and "go on" ask for nothing that a summary could keep.
-            let is_ask = entry.is_user_message() && !dialogue::is_assent(entry.text());
-            acts.extend(is_ask.then(|| excerpt_fact(Category::Asks, entry.text())).flatten());
+            if entry.is_user_message() {
+                // A summary quotes the user, and not what a client inserted before the user's words.
+                let request = user_text(entry);
+                // "yes" and "go on" ask for nothing that a summary could keep.
+                let is_ask = !dialogue::is_assent(&request);
+                acts.extend(is_ask.then(|| excerpt_fact(Category::Asks, &request)).flatten());
+            }
             if calls::has_failed(entry) {
                 let printed = calls::printed_text(entry);
                 acts.extend(excerpt_fact(Category::Failures, &printed));

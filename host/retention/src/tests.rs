@@ -242,3 +242,21 @@ fn times_in_an_output_are_not_counted() {
     talk.result("1", "shell", "2026-11-23 10:15:30 started, cost $3,400");
     assert_eq!(measure_retention(&talk.transcript(), &[]).shares.ids.total, 0);
 }
+
+#[test]
+fn a_request_is_what_the_user_wrote() {
+    let mut talk = TranscriptBuilder::new();
+    talk.user("<note>a.rs is open</note>\nfix the parser bug").assistant("done");
+    talk.user("<note>b.rs is open</note>\nok");
+    let before = talk.transcript();
+    let mut plan = Plan::default();
+    plan.insert(Role::User, "asked: fix the parser bug", 0..before.len() as u64);
+    let after = plan.project(&before);
+    let own = |entry: &Entry<'_>| {
+        entry.text().split_once("</note>").map_or_else(String::new, |(_, own)| own.to_owned())
+    };
+    let measured = measure_retention_with(&before, &after, own);
+    assert_eq!((measured.shares.asks.kept, measured.shares.asks.total), (1, 1), "{measured:?}");
+    let raw = measure_retention(&before, &after);
+    assert_eq!((raw.shares.asks.kept, raw.shares.asks.total), (0, 2));
+}
