@@ -15,6 +15,7 @@ use super::render::retention;
 use super::run_setup;
 use super::window::parse_tokens;
 use ctxhost_config::Config;
+use ctxhost_history::is_rollback;
 use ctxhost_retention::Shares;
 use ctxhost_session::{Record, RecordedCompaction, Session, import};
 
@@ -78,8 +79,9 @@ impl StatuslineArgs {
         let model = session.as_ref().and_then(Session::model);
         let window = run_setup::model_window(config, model.as_ref(), self.window, recorded_tokens);
         let branch = session.as_ref().map(Session::branch).unwrap_or_default();
+        let compacted = branch.into_iter().filter_map(Record::compaction);
         let compacted: Vec<RecordedCompaction> =
-            branch.into_iter().filter_map(Record::compaction).collect();
+            compacted.filter(|compaction| !is_rollback(compaction)).collect();
         let (compactions, retention) =
             (compacted.len() as u64, compacted.last().and_then(retention_of));
         // A status bar has no place for the error of an engine.

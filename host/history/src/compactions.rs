@@ -5,7 +5,10 @@ use std::fmt;
 use serde::Serialize;
 
 use super::HistoryError;
-use ctxhost_session::{Record, RecordKind, Session};
+use ctxhost_session::{Record, RecordKind, RecordedCompaction, Session};
+
+/// The trigger of an imported record that is not a compaction: the user took a request back.
+const ROLLBACK: &str = "rollback";
 
 /// A compaction of a branch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -31,6 +34,11 @@ pub fn compactions(session: &Session) -> Vec<BranchCompaction> {
     let branch = session.branch().into_iter();
     let records = branch.filter(|record| *record.kind() == RecordKind::Compaction);
     records.zip(1..).map(|(record, number)| BranchCompaction::from_record(record, number)).collect()
+}
+
+/// Whether a record of an import is not a compaction: the user took back a request that was not answered.
+pub fn is_rollback(compaction: &RecordedCompaction) -> bool {
+    compaction.trigger == ROLLBACK
 }
 
 /// The compaction with this number, by default the newest. Negative numbers count from the end.

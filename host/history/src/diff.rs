@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use ctxhost_engine_api::{Entry, PlanItem, Transcript};
 use serde::Serialize;
 
-use super::{HistoryError, compactions, find_compaction};
+use super::{HistoryError, compactions, find_compaction, measure_retention};
 use ctxhost_retention::{self as retention, Category, Shares};
 use ctxhost_session::{Record, Session};
 
@@ -107,10 +107,8 @@ pub fn diff_compaction(
     let recorded = record.and_then(Record::compaction).unwrap_or_default();
     let before = session.live_before(&compaction.id)?.snapshot();
     let after = session.live_at(&compaction.id)?.snapshot();
-    let retained = retention::measure_retention(
-        &before,
-        &after.iter().map(PlanItem::Kept).collect::<Vec<_>>(),
-    );
+    let retained =
+        measure_retention(&before, &after.iter().map(PlanItem::Kept).collect::<Vec<_>>());
     let (dropped, shortened, inserted) = changes(session, &before, &after);
     let lost = retained.lost.into_iter();
     Ok(CompactionDiff {

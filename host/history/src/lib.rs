@@ -17,6 +17,7 @@ mod fork;
 mod loss;
 mod redact;
 mod restore;
+mod retention;
 mod turns;
 mod undo;
 
@@ -24,7 +25,7 @@ mod undo;
 mod tests;
 
 pub use bisect::{BisectResult, TextFate, TextLocation, bisect};
-pub use compactions::{BranchCompaction, compactions, find_compaction};
+pub use compactions::{BranchCompaction, compactions, find_compaction, is_rollback};
 pub use diff::{
     AlteredEntry, CompactionDiff, InsertedMessage, LostText, RecordLocation, diff_compaction,
 };
@@ -34,5 +35,6 @@ pub use fork::{ForkPoint, fork_session};
 pub use loss::{CompactionLoss, SessionLoss, history_before, measure_loss};
 pub use redact::{RedactionCounts, SessionRedactor};
 pub use restore::{RestoreRequest, RestoredMessage, build_restoration};
+pub use retention::measure_retention;
 pub use turns::{BranchTurn, TurnRange, turn_of, turns};
 pub use undo::{TranscriptMeasure, UndoReport, undo_compaction};

@@ -1,18 +1,18 @@
 //! Measures what the compactions of a whole session lost, and what they cost.
 
+use std::collections::{HashMap, HashSet};
+
 use ctxhost_engine_api::transcript::log::TranscriptLog;
 use ctxhost_engine_api::{PlanItem, Transcript};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::compactions::compactions;
+use super::compactions::{compactions, is_rollback};
 use super::diff::{LostText, diff_compaction, lost_at};
 use super::error::HistoryError;
-use ctxhost_retention::{self as retention, Shares};
+use super::retention::measure_retention;
+use ctxhost_retention::Shares;
 use ctxhost_session::{Record, RecordKind, Session};
-
-/// The trigger of an imported projection that is no compaction: a cancelled request was taken back.
-const ROLLBACK: &str = "rollback";
 
 /// Compactions that are measured one by one. The cost of one grows with those before it.
 const MAX_MEASURED: usize = 50;
@@ -58,9 +58,11 @@ pub struct CompactionLoss {
 ///
 /// [`HistoryError`] if a record is missing.
 pub fn measure_loss(session: &Session) -> Result<Option<SessionLoss>, HistoryError> {
-    let all = compactions(session).into_iter().filter(|compaction| compaction.trigger != ROLLBACK);
-    let all: Vec<_> = all.collect();
+    let is_counted = |id: &str| session.record(id).is_some_and(|record| !records_rollback(record));
+    let all: Vec<_> =
+        compactions(session).into_iter().filter(|found| is_counted(&found.id)).collect();
     let Some(newest) = all.last().map(|compaction| compaction.id.clone()) else { return Ok(None) };
+    let mut rebilled = rebilled_tokens(session);
     let mut measured = Vec::new();
     let count = all.len();
     for compaction in all.into_iter().skip(count.saturating_sub(MAX_MEASURED)) {
@@ -73,13 +75,13 @@ pub fn measure_loss(session: &Session) -> Result<Option<SessionLoss>, HistoryErr
             before_tokens: difference.before_tokens,
             after_tokens: difference.after_tokens,
             retention: difference.retention,
-            rebilled_tokens: rebilled_tokens(session, &compaction.id),
+            rebilled_tokens: rebilled.remove(&compaction.id),
         });
     }
     let before = history_before(session, &newest)?;
     let after = session.live_at(&newest)?.snapshot();
     let items: Vec<PlanItem<'_>> = after.iter().map(PlanItem::Kept).collect();
-    let retained = retention::measure_retention(&before, &items);
+    let retained = measure_retention(&before, &items);
     Ok(Some(SessionLoss {
         count,
         compactions: measured,
@@ -89,15 +91,26 @@ pub fn measure_loss(session: &Session) -> Result<Option<SessionLoss>, HistoryErr
     }))
 }
 
-/// Every entry of the branch before a record, as if nothing had been compacted.
+/// Every entry of the branch before a record, as if nothing had been compacted. Requests that the user took back
+/// are left out.
 ///
 /// # Errors
 ///
 /// [`HistoryError`] if there is no such record.
 pub fn history_before(session: &Session, id: &str) -> Result<Transcript, HistoryError> {
+    let branch = session.branch_to(id)?;
+    let mut taken_back: HashSet<String> = HashSet::new();
+    for rollback in branch.iter().filter(|record| records_rollback(record)) {
+        let after = session.live_at(rollback.id())?.snapshot();
+        let kept: HashSet<&str> = after.iter().map(|entry| entry.id()).collect();
+        let before = session.live_before(rollback.id())?.snapshot();
+        let gone = before.iter().filter(|entry| !kept.contains(entry.id()));
+        taken_back.extend(gone.map(|entry| entry.id().to_owned()));
+    }
     let mut log = TranscriptLog::new(0);
-    for record in session.branch_to(id)? {
-        let is_original = *record.kind() != RecordKind::Compaction;
+    for record in branch {
+        let is_original =
+            *record.kind() != RecordKind::Compaction && !taken_back.contains(record.id());
         if let Some(entry) = is_original.then(|| session.entry(record.id())).flatten() {
             log.append(entry);
         }
@@ -105,11 +118,26 @@ pub fn history_before(session: &Session, id: &str) -> Result<Transcript, History
     Ok(log.snapshot())
 }
 
-/// The tokens of the first answered request after a record that its provider did not read from the cache.
-fn rebilled_tokens(session: &Session, id: &str) -> Option<u64> {
-    let branch = session.branch();
-    let mut after = branch.into_iter().skip_while(|record| record.id() != id);
-    after.find_map(uncached_tokens)
+fn records_rollback(record: &Record) -> bool {
+    record.compaction().is_some_and(|compaction| is_rollback(&compaction))
+}
+
+/// For each compaction, the tokens of the first answered request after it that its provider did not read from the
+/// cache. A request after several compactions counts for the last of them, so that it counts once.
+fn rebilled_tokens(session: &Session) -> HashMap<String, u64> {
+    let mut rebilled = HashMap::new();
+    let mut newest = None;
+    for record in session.branch() {
+        if *record.kind() == RecordKind::Compaction {
+            // The next request after a rollback still is the first one with the prefix of the compaction.
+            if !records_rollback(record) {
+                newest = Some(record.id());
+            }
+        } else if let Some(tokens) = newest.and_then(|_| uncached_tokens(record)) {
+            rebilled.extend(newest.take().map(|id| (id.to_owned(), tokens)));
+        }
+    }
+    rebilled
 }
 
 fn uncached_tokens(record: &Record) -> Option<u64> {

@@ -13,8 +13,8 @@ use ctxhost_agent::replay;
 use ctxhost_config::Config;
 use ctxhost_context::Budget;
 use ctxhost_engine_api::PlanItem;
-use ctxhost_history::{SessionLoss, history_before, measure_loss};
-use ctxhost_retention::{self as retention, Category, CategoryShare, Shares};
+use ctxhost_history::{SessionLoss, history_before, measure_loss, measure_retention};
+use ctxhost_retention::{Category, CategoryShare, Shares};
 use ctxhost_session::import::{self, ImportError, ImportOpenError, ImportedSession};
 
 /// The share of the smallest context at which the agent compacted that an engine gets, in percent. With all of
@@ -183,7 +183,7 @@ fn compare_engines(
         match runtime.block_on(prompt) {
             Ok(prompt) if prompt.fallback.is_none() => {
                 let items = prompt.items();
-                let retained = retention::measure_retention(&history, &items);
+                let retained = measure_retention(&history, &items);
                 comparison.prompt_tokens = items.iter().map(PlanItem::tokens).sum();
                 comparison.retention = Some(retained.shares);
             }

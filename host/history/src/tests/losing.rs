@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::{history_before, measure_loss};
+use crate::{SessionLoss, diff_compaction, history_before, measure_loss};
 
 #[test]
 fn what_the_first_compaction_lost_is_still_lost_after_the_second() {
@@ -41,4 +41,64 @@ fn the_request_after_a_compaction_pays_for_its_new_prefix() {
         say(&mut session, json!({ "role": "assistant", "content": [], "usage": usage }));
     }
     assert_eq!(cost(&session), Some(100));
+}
+
+#[test]
+fn a_request_after_two_compactions_is_counted_once() {
+    let mut session = memory();
+    turn(&mut session, 1, "one");
+    turn(&mut session, 2, "two");
+    fold(&mut session, 4, "the first summary");
+    fold(&mut session, 2, "the second summary");
+    let usage = json!({ "input": 10, "cacheRead": 0, "cacheWrite": 5_000 });
+    say(&mut session, json!({ "role": "assistant", "content": [], "usage": usage }));
+    let loss = measure_loss(&session).unwrap().unwrap();
+    let rebilled = loss.compactions.iter().map(|compaction| compaction.rebilled_tokens);
+    assert_eq!(rebilled.collect::<Vec<_>>(), [None, Some(5_010)]);
+}
+
+/// A chat of Gemini CLI, whose second request was cancelled and taken back.
+fn imported(is_cancelled: bool) -> Session {
+    let message = |id: &str, kind: &str, text: &str| {
+        json!({ "id": id, "timestamp": "2026-11-20T12:00:00Z", "type": kind,
+            "content": [{ "text": text }] })
+    };
+    let first = [message("1", "user", "say hi to a.rs"), message("2", "gemini", "hello")];
+    let mut lines = vec![json!({ "sessionId": "s", "projectHash": "h",
+        "startTime": "2026-11-20T12:00:00Z", "lastUpdated": "2026-11-20T12:00:00Z" })];
+    lines.extend(first.clone());
+    if is_cancelled {
+        lines.push(message("3", "user", "delete b.rs"));
+        lines.push(json!({ "$set": { "messages": first } }));
+    }
+    lines.extend([message("4", "user", "mend c.rs"), message("5", "gemini", "mended c.rs")]);
+    let summary = "<state_snapshot>mend c.rs, say hi to a.rs</state_snapshot>";
+    let context = [message("6", "user", summary), message("7", "gemini", "Got it.")];
+    lines.push(json!({ "$set": { "messages": context } }));
+    lines.extend([message("8", "user", "and d.rs"), message("9", "gemini", "ok")]);
+    let text = lines.iter().map(|line| format!("{line}\n")).collect::<String>();
+    ctxhost_session::import::open_bytes("s.jsonl", text.as_bytes()).unwrap().session
+}
+
+#[test]
+fn a_request_that_the_user_took_back_is_not_lost() {
+    let [whole, cancelled] = [false, true].map(|is| measure_loss(&imported(is)).unwrap().unwrap());
+    assert_eq!(cancelled.count, 1, "{cancelled:?}");
+    let asks = |loss: &SessionLoss| (loss.retention.asks.kept, loss.retention.asks.total);
+    assert_eq!((asks(&whole), asks(&cancelled)), ((2, 2), (2, 2)), "{cancelled:?}");
+    assert_eq!(cancelled.retention, whole.retention);
+}
+
+#[test]
+fn text_of_clients_is_not_part_of_a_request() {
+    let mut session = memory();
+    let opened = "<ide_opened_file>The user opened the file /srv/a.ts.</ide_opened_file>";
+    let blocks = [opened, "fix the parser bug"].map(|text| json!({ "type": "text", "text": text }));
+    say(&mut session, json!({ "role": "user", "content": blocks }));
+    turn(&mut session, 2, "two");
+    fold(&mut session, 3, "The user asked to fix the parser bug.");
+    let difference = diff_compaction(&session, None).unwrap();
+    let asks = difference.retention.asks;
+    assert_eq!((asks.kept, asks.total), (1, 2), "{:?}", difference.lost);
+    assert_eq!(difference.lost[0].text, "question 2");
 }
