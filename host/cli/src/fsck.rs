@@ -10,12 +10,12 @@ use super::chat::sessions_root;
 use super::error::{CliError, recording_error};
 use super::output::Output;
 use super::render::format::{format_count, group_digits};
-use ctxhost_session::fsck::{FsckNote, FsckReport, SessionFault};
+use ctxhost_session::fsck::{FsckNote, FsckReport, SessionFault, is_failed_repair};
 
 /// Check session files for damage.
 ///
 /// Finds lines that were truncated, changed, lost, moved or duplicated, and files that other users
-/// can read. Exit code 1 if a session is damaged.
+/// can read. Exit code 1 if a session is damaged or a repair failed.
 #[derive(Debug, clap::Args)]
 pub(super) struct FsckArgs {
     /// Session files or folders; by default all sessions of `chat`.
@@ -32,29 +32,37 @@ pub(super) struct FsckArgs {
 
 impl FsckArgs {
     pub(super) fn run(self, output: &mut Output) -> Result<ExitCode, CliError> {
-        let found = self.find()?;
-        let mut report = FsckSummary::default();
-        for folder in &found.folders {
-            report.folder(folder, self.repair);
-        }
-        for file in &found.files {
-            let session = FsckReport::check(file)?;
-            // A folder may hold both. What another agent wrote has no damage that this could tell, and is not changed.
-            if let Some(error) = recording_error(file).filter(|_| !session.is_intact()) {
-                if self.paths.contains(file) {
-                    return Err(error);
-                }
-                continue;
-            }
-            report.sessions.push(if self.repair { session.repair()? } else { session });
-        }
+        let report = self.check()?;
         if self.json {
             output.print_bytes(format!("{:#}\n", report.to_json()).as_bytes())?
         } else {
             output.print(&report.to_text())?
         }
         // Notes do not count as damage, so that a cron job reports only lost or changed lines.
-        Ok(ExitCode::from(u8::from(report.damaged() > 0)))
+        Ok(ExitCode::from(u8::from(report.damaged() > 0 || report.has_failed_repair())))
+    }
+
+    fn check(&self) -> Result<FsckSummary, CliError> {
+        let found = self.find()?;
+        let mut report = FsckSummary::default();
+        for folder in &found.folders {
+            report.folder(folder, self.repair);
+        }
+        for SessionFile { path, origin } in &found.files {
+            let session = FsckReport::check(path)?;
+            // A folder may hold files of any program. They have no damage that this could tell, and are not changed.
+            if *origin == FileOrigin::UserFolder && !session.is_session {
+                continue;
+            }
+            if let Some(error) = recording_error(path).filter(|_| !session.is_intact()) {
+                if *origin == FileOrigin::Named {
+                    return Err(error);
+                }
+                continue;
+            }
+            report.sessions.push(if self.repair { session.repair()? } else { session });
+        }
+        Ok(report)
     }
 
     fn find(&self) -> Result<FsckTargets, CliError> {
@@ -73,7 +81,11 @@ impl FsckArgs {
                 continue;
             }
             // A file is checked whatever its extension; in folders only `.jsonl` is a session.
-            if path.is_dir() { found.folder(path, false)? } else { found.files.push(path.clone()) }
+            if path.is_dir() {
+                found.folder(path, false)?;
+            } else {
+                found.files.push(SessionFile { path: path.clone(), origin: FileOrigin::Named });
+            }
         }
         Ok(found)
     }
@@ -87,10 +99,28 @@ fn session_of(path: &Path) -> Option<PathBuf> {
     Some(path.with_file_name(format!("{session}{EXTENSION}")))
 }
 
+/// A file that may be a session.
+#[derive(Debug)]
+struct SessionFile {
+    path: PathBuf,
+    origin: FileOrigin,
+}
+
+/// How a file was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FileOrigin {
+    /// The user named it.
+    Named,
+    /// It is in a folder that the user named, which may hold files of other programs.
+    UserFolder,
+    /// It is in the folder of the sessions of `chat`, where a file without a header is a damaged session.
+    ChatFolder,
+}
+
 /// The files and folders to check.
 #[derive(Debug, Default)]
 struct FsckTargets {
-    files: Vec<PathBuf>,
+    files: Vec<SessionFile>,
     /// Folders that ctxhost created, which other users must not be able to read.
     folders: Vec<PathBuf>,
 }
@@ -101,15 +131,14 @@ impl FsckTargets {
         // theirs.
         self.folders.extend(is_own.then(|| folder.to_owned()));
         for path in folder_entries(folder)? {
-            if path.is_dir() { self.folder(&path, is_own)? } else { self.file(path) }
+            if path.is_dir() {
+                self.folder(&path, is_own)?;
+            } else if path.extension().is_some_and(|extension| extension == "jsonl") {
+                let origin = if is_own { FileOrigin::ChatFolder } else { FileOrigin::UserFolder };
+                self.files.push(SessionFile { path, origin });
+            }
         }
         Ok(())
-    }
-
-    fn file(&mut self, path: PathBuf) {
-        if path.extension().is_some_and(|extension| extension == "jsonl") {
-            self.files.push(path);
-        }
     }
 }
 
@@ -149,6 +178,11 @@ impl FsckSummary {
 
     fn damaged(&self) -> usize {
         self.sessions.iter().filter(|session| !session.is_intact()).count()
+    }
+
+    fn has_failed_repair(&self) -> bool {
+        let mut of_folders = self.folders.iter().filter_map(|folder| folder.repaired.as_deref());
+        of_folders.any(is_failed_repair) || self.sessions.iter().any(FsckReport::has_failed_repair)
     }
 
     fn messages(&self) -> usize {
@@ -222,4 +256,63 @@ fn session_json(session: &FsckReport) -> Value {
         "notes": session.notes,
         "repairs": session.repairs,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    /// A folder with a session and files of other programs, each with mode 0644.
+    fn folder() -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        let header = r#"{"type":"session","version":3,"id":"s","timestamp":"2026-11-21T01:41:21.054Z","cwd":"/w"}"#;
+        let record = r#"{"type":"message","id":"a","parentId":null,"timestamp":"2026-11-21T01:41:21.054Z","message":{"role":"user","content":"hi"}}"#;
+        for (name, text) in [
+            ("own.jsonl", format!("{header}\n{record}\n")),
+            ("damaged.jsonl", format!("{}\n{record}\n", header.replace('{', "["))),
+            ("log.jsonl", "{\"level\":\"info\"}\n".to_owned()),
+            (
+                "qwen.jsonl",
+                r#"{"uuid":"u","type":"user","message":{"role":"user","parts":[{"text":"hi"}]}}"#
+                    .to_owned(),
+            ),
+            ("empty.jsonl", String::new()),
+        ] {
+            let path = folder.path().join(name);
+            fs::write(&path, text).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        }
+        folder
+    }
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    fn repair(path: &Path) -> FsckSummary {
+        FsckArgs { paths: vec![path.to_owned()], repair: true, json: false }.check().unwrap()
+    }
+
+    #[test]
+    fn files_of_other_programs_in_a_folder_are_left_alone() {
+        let folder = folder();
+        let report = repair(folder.path());
+        assert_eq!((report.sessions.len(), report.damaged()), (2, 0), "{}", report.to_text());
+        assert!(!report.has_failed_repair(), "{}", report.to_text());
+        let modes = ["own", "damaged", "log", "qwen", "empty"]
+            .map(|name| mode(&folder.path().join(format!("{name}.jsonl"))));
+        assert_eq!(modes, [0o600, 0o600, 0o644, 0o644, 0o644]);
+    }
+
+    #[test]
+    fn a_named_file_of_another_program_is_an_error_and_not_changed() {
+        let folder = folder();
+        let log = folder.path().join("log.jsonl");
+        let report = repair(&log);
+        assert!(report.damaged() == 1 && report.has_failed_repair(), "{}", report.to_text());
+        assert_eq!(mode(&log), 0o644);
+    }
 }

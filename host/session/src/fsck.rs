@@ -42,7 +42,12 @@ pub struct FsckReport {
     pub holder: Option<LockHolder>,
     /// What a repair did and could not do.
     pub repairs: Vec<String>,
+    /// Whether it has a header, a record or checksums of a session, or cannot be read. Other files are not repaired.
+    pub is_session: bool,
 }
+
+/// How a repair that failed begins.
+const NOT_REPAIRED: &str = "not repaired: ";
 
 impl FsckReport {
     /// Checks a session file without changing anything.
@@ -59,9 +64,12 @@ impl FsckReport {
             Err(error) => {
                 let (kind, message) = (FaultKind::Unreadable, error.to_string());
                 report.faults.push(SessionFault { line: 1, kind, record: None, message });
+                report.is_session = true;
                 return Ok(report);
             }
         };
+        // Of a session whose bytes were overwritten, the checksums are left.
+        report.is_session = checksum_path(path).exists();
         let is_held = is_held(path);
         // Only the kernel's lock counts: the note may be of a process that died.
         report.holder = is_held.then(|| read_note(path)).flatten();
@@ -83,9 +91,15 @@ impl FsckReport {
     ///
     /// [`SessionError::Io`] if the file does not exist any more.
     pub fn repair(self) -> Result<FsckReport, SessionError> {
+        if !self.is_session {
+            // Another program wrote it, and decides who may read it.
+            let repairs =
+                vec![format!("{NOT_REPAIRED}it has no header and no record of a session")];
+            return Ok(FsckReport { repairs, ..self });
+        }
         if self.notes.iter().any(|note| note.kind == FsckNoteKind::NewerVersion) {
             // What looks damaged here may be what that version writes.
-            let repairs = vec!["not repaired: only the program that wrote it can".to_owned()];
+            let repairs = vec![format!("{NOT_REPAIRED}only the program that wrote it can")];
             return Ok(FsckReport { repairs, ..self });
         }
         let path = self.path.clone();
@@ -96,6 +110,11 @@ impl FsckReport {
         Ok(FsckReport { repairs, ..FsckReport::check(&path)? })
     }
 
+    /// Whether a repair failed.
+    pub fn has_failed_repair(&self) -> bool {
+        self.repairs.iter().any(|repair| is_failed_repair(repair))
+    }
+
     /// Whether no line is damaged.
     pub fn is_intact(&self) -> bool {
         self.faults.is_empty()
@@ -104,6 +123,7 @@ impl FsckReport {
     fn check_lines(&mut self, lines: &FileLines, is_held: bool) {
         match parse::parse_lines(&self.path.display().to_string(), lines) {
             Ok(contents) => {
+                self.is_session = true;
                 let is_message = |record: &&Record| *record.kind() == RecordKind::Message;
                 self.messages = contents.records.iter().filter(is_message).count();
                 for problem in &contents.problems {
@@ -111,6 +131,7 @@ impl FsckReport {
                 }
             }
             Err(error) => {
+                self.is_session |= matches!(error, SessionError::DamagedHeader { .. });
                 let (line, message) = match error {
                     SessionError::Header { reason, .. } => {
                         (1, format!("no session header: {reason}"))
@@ -204,6 +225,11 @@ impl FsckReport {
             self.notes.push(FsckNote { kind: FsckNoteKind::LeftOver, path, message });
         }
     }
+}
+
+/// Whether the description of a repair is of one that failed.
+pub fn is_failed_repair(description: &str) -> bool {
+    description.starts_with(NOT_REPAIRED)
 }
 
 fn mode_note(path: &Path, expected: u32) -> Option<FsckNote> {

@@ -4,8 +4,8 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::FsckReport;
 use super::fault::{FaultKind, FsckNote, FsckNoteKind};
+use super::{FsckReport, NOT_REPAIRED};
 use crate::error::{SessionError, io_error};
 use crate::journal::Journal;
 use crate::journal::checksums::{self, checksum_path};
@@ -30,9 +30,9 @@ pub(super) fn repair(found: &FsckReport) -> Vec<String> {
     }
     let checksum_faults = [FaultKind::Changed, FaultKind::MissingLine, FaultKind::Reordered];
     if found.faults.iter().any(|fault| fault.kind != FaultKind::TornTail) {
-        let mut message =
-            "not repaired: the other damaged lines were not changed, restore them from a backup"
-                .to_owned();
+        let mut message = format!(
+            "{NOT_REPAIRED}the other damaged lines were not changed, restore them from a backup"
+        );
         if checksum_faults.into_iter().any(has) {
             let checksums = checksum_path(&found.path);
             message += &format!("; if the edit was intended, remove {}", checksums.display());
@@ -52,7 +52,7 @@ fn move_torn_tail(found: &FsckReport) -> String {
     match moved() {
         Ok(Some(copy)) => format!("moved the incomplete last line to {}", copy.display()),
         Ok(None) => "the last line is complete now".to_owned(),
-        Err(error) => format!("not repaired: {error}"),
+        Err(error) => format!("{NOT_REPAIRED}{error}"),
     }
 }
 
@@ -62,7 +62,11 @@ fn rebuild_checksums(found: &FsckReport) -> String {
         [FaultKind::Changed, FaultKind::MissingLine, FaultKind::Reordered, FaultKind::Header];
     let path = checksum_path(&found.path);
     if found.faults.iter().any(|fault| checksum_faults.contains(&fault.kind)) {
-        return format!("not repaired: kept {} as evidence of the damage", path.display());
+        return if path.exists() {
+            format!("{NOT_REPAIRED}kept {} as evidence of the damage", path.display())
+        } else {
+            format!("{NOT_REPAIRED}wrote no checksums of damaged lines to {}", path.display())
+        };
     }
     let rebuilt = || -> Result<(), SessionError> {
         // For its lock, so that no other process appends meanwhile.
@@ -73,7 +77,7 @@ fn rebuild_checksums(found: &FsckReport) -> String {
     };
     match rebuilt() {
         Ok(()) => format!("rewrote {}", path.display()),
-        Err(error) => format!("not repaired: {error}"),
+        Err(error) => format!("{NOT_REPAIRED}{error}"),
     }
 }
 
@@ -88,7 +92,7 @@ impl FsckNote {
     fn describe_action(&self, result: io::Result<()>, done: String) -> String {
         match result {
             Ok(()) => done,
-            Err(error) => format!("not repaired: {}: {error}", self.path.display()),
+            Err(error) => format!("{NOT_REPAIRED}{}: {error}", self.path.display()),
         }
     }
 }

@@ -2,10 +2,9 @@
 
 use std::path::Path;
 
-use super::FsckReport;
 use super::fault::FaultKind;
 use super::joined_lines::split_joined_line;
-use super::salvage;
+use super::{FsckReport, NOT_REPAIRED, salvage};
 use crate::error::SessionError;
 use crate::header::SessionHeader;
 use crate::journal::Journal;
@@ -36,7 +35,7 @@ pub(super) fn repair_lines(found: &FsckReport) -> Vec<String> {
         let lines = journal.read()?;
         if let Some(long) = lines.long.first() {
             // The line is not in memory, so rewriting the file would lose it.
-            return Ok(vec![format!("not repaired: line {}: {}", long.line, long.message())]);
+            return Ok(vec![format!("{NOT_REPAIRED}line {}: {}", long.line, long.message())]);
         }
         let rows = ChecksumRows::read_beside(&found.path).unwrap_or_default();
         let Some(repaired) = repair_bytes(&found.path, &lines.bytes, rows.rows) else {
@@ -49,7 +48,7 @@ pub(super) fn repair_lines(found: &FsckReport) -> Vec<String> {
         }
         Ok(actions)
     };
-    repair().unwrap_or_else(|error| vec![format!("not repaired: {error}")])
+    repair().unwrap_or_else(|error| vec![format!("{NOT_REPAIRED}{error}")])
 }
 
 /// A line to be written.

@@ -276,3 +276,33 @@ fn a_file_whose_every_line_was_changed_is_compared_in_linear_time() {
     assert_eq!(report.faults.len(), 40_001);
     assert!(report.faults.iter().all(|fault| fault.kind == FaultKind::Changed));
 }
+
+#[test]
+fn a_failed_repair_names_no_file_that_is_not_there() {
+    let (folder, path, mut lines) = home();
+    lines[0] = b"[\n".to_vec();
+    lines[1] = b"[\n".to_vec();
+    fs::remove_file(folder.path().join("s.jsonl.crc")).unwrap();
+    fs::write(&path, lines.concat()).unwrap();
+    // Another process has it open, so that the header is not rewritten.
+    let held = fs::File::open(&path).unwrap();
+    held.lock().unwrap();
+    let repaired = FsckReport::check(&path).unwrap().repair().unwrap();
+    assert!(repaired.has_failed_repair(), "{repaired:?}");
+    let kept = repaired.repairs.iter().find(|repair| repair.contains("evidence"));
+    assert_eq!(kept, None, "there are no checksums to keep");
+}
+
+#[test]
+fn a_file_of_another_program_is_not_repaired() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let (_folder, path, _) = home();
+    let log = path.with_file_name("log.jsonl");
+    fs::write(&log, "{\"level\":\"info\"}\n").unwrap();
+    fs::set_permissions(&log, fs::Permissions::from_mode(0o644)).unwrap();
+    let report = FsckReport::check(&log).unwrap();
+    assert!(!report.is_session && !report.is_intact());
+    assert!(report.repair().unwrap().has_failed_repair());
+    assert_eq!(fs::metadata(&log).unwrap().permissions().mode() & 0o777, 0o644);
+    assert!(FsckReport::check(&path).unwrap().is_session);
+}
