@@ -215,11 +215,12 @@ fn is_boundary(record: &JsonRecord) -> bool {
     record.text("type") == Some("system") && record.text("subtype") == Some("compact_boundary")
 }
 
-/// Whether a record begins a session: its parent is known to be none, and it is not of a compaction.
+/// Whether a record begins a session: its parent is known to be none, and it is not of a compaction. Output of hooks
+/// without a parent may be of a session that was resumed.
 fn is_beginning(record: &JsonRecord) -> bool {
-    record.fields.get("parentUuid").is_some_and(Value::is_null)
+    record.text("type") == Some("user")
+        && record.fields.get("parentUuid").is_some_and(Value::is_null)
         && record.text("logicalParentUuid").is_none()
-        && !is_boundary(record)
         && !record.is_true("isCompactSummary")
 }
 
