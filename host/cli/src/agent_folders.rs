@@ -9,7 +9,8 @@ use super::error::CliError;
 use super::output::Output;
 use super::render::format::format_count;
 use ctxhost_engine::state_folder;
-use ctxhost_session::import::{self, DatabaseSession, ImportedSession};
+use ctxhost_history::LineNumbers;
+use ctxhost_session::import::{self, DatabaseSession, ImportFormat, ImportedSession};
 
 /// Limit for the entries read of one agent's folders.
 const MAX_ENTRIES: usize = 200_000;
@@ -237,6 +238,12 @@ pub(super) fn open_session(named: &Path, output: &mut Output) -> Result<Imported
         output.note(&format!("{count} in {}, such as {first}", named.display()));
     }
     Ok(recorded)
+}
+
+/// Whether lines of a session are those of its file: an import has other ones.
+pub(super) fn line_numbers(recorded: &ImportedSession) -> LineNumbers {
+    let is_pi = recorded.format.starts_with(ImportFormat::Pi.name());
+    if is_pi { LineNumbers::OfFile } else { LineNumbers::None }
 }
 
 #[cfg(test)]

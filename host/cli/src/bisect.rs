@@ -5,13 +5,14 @@ use std::process::ExitCode;
 
 use serde_json::json;
 
-use super::agent_folders::open_session;
+use super::agent_folders::{line_numbers, open_session};
 use super::error::CliError;
 use super::output::Output;
 use super::render::format::one_line;
 use super::session_arg::shell_quote;
-use ctxhost_history::{BisectResult, BranchCompaction, TextFate, TextLocation, bisect};
-use ctxhost_session::import::ImportFormat;
+use ctxhost_history::{
+    BisectResult, BranchCompaction, LineNumbers, TextFate, TextLocation, bisect,
+};
 
 /// Find the compaction that lost a text.
 ///
@@ -31,10 +32,10 @@ pub(super) struct BisectArgs {
 impl BisectArgs {
     pub(super) fn run(self, output: &mut Output) -> Result<ExitCode, CliError> {
         let recorded = open_session(&self.session, output)?;
-        let session = recorded.session;
-        let search = bisect(&session, &self.text)?;
-        let is_pi = recorded.format.starts_with(ImportFormat::Pi.name());
-        let commands = commands(&search, &self.session, is_pi);
+        let lines = line_numbers(&recorded);
+        let search = bisect(&recorded.session, &self.text, lines)?;
+        let is_imported = lines == LineNumbers::None;
+        let commands = commands(&search, &self.session, is_imported);
         if self.json {
             let value = json!({ "text": self.text, "found": search, "commands": commands });
             output.print_json(&value)?;
@@ -48,10 +49,10 @@ impl BisectArgs {
 
 /// The commands that restore the text, the one that restores most first. A recording of another agent is never
 /// written: its text can be printed, and a copy of it can be changed.
-fn commands(search: &BisectResult, session: &Path, is_pi: bool) -> Vec<String> {
+fn commands(search: &BisectResult, session: &Path, is_imported: bool) -> Vec<String> {
     let session = shell_quote(session);
     let mut commands = Vec::new();
-    if !is_pi {
+    if is_imported {
         if let Some(first) = search.first.as_ref().filter(|_| !is_in_context(search)) {
             commands.push(format!("ctxhost fetch {session} {}", first.entry));
             commands.push(format!("ctxhost export {session} --out session.jsonl"));

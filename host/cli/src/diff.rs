@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use super::agent_folders::open_session;
+use super::agent_folders::{line_numbers, open_session};
 use super::error::CliError;
 use super::output::Output;
 use super::render;
@@ -28,8 +28,9 @@ pub(super) struct DiffArgs {
 
 impl DiffArgs {
     pub(super) fn run(self, output: &mut Output) -> Result<ExitCode, CliError> {
-        let session = open_session(&self.session.path, output)?.session;
-        let difference = diff_compaction(&session, self.session.number)?;
+        let recorded = open_session(&self.session.path, output)?;
+        let lines = line_numbers(&recorded);
+        let difference = diff_compaction(&recorded.session, self.session.number, lines)?;
         if self.json {
             output.print_json(&difference)?;
         } else {

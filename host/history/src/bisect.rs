@@ -1,9 +1,11 @@
 //! Finds the compaction that removed a text from the context.
 
 use ctxhost_engine_api::Transcript;
+use ctxhost_engine_api::transcript::log::NewEntry;
 use serde::Serialize;
 
 use super::compactions::{BranchCompaction, compactions};
+use super::diff::LineNumbers;
 use super::entry_text::EntryText;
 use super::error::HistoryError;
 use super::turns::turn_of;
@@ -25,7 +27,7 @@ pub struct BisectResult {
 pub struct TextLocation {
     /// The id of the entry.
     pub entry: String,
-    /// The line of the session file; `None` for a message inserted by a compaction.
+    /// The line of the session file; `None` for a message inserted by a compaction and for an imported session.
     pub line: Option<usize>,
     /// The turn, if it is on the branch.
     pub turn: Option<usize>,
@@ -65,16 +67,21 @@ pub enum TextFate {
 /// # Errors
 ///
 /// [`HistoryError::EmptyText`].
-pub fn bisect(session: &Session, text: &str) -> Result<BisectResult, HistoryError> {
+pub fn bisect(
+    session: &Session,
+    text: &str,
+    lines: LineNumbers,
+) -> Result<BisectResult, HistoryError> {
     let needle = normalize(text);
     if needle.is_empty() {
         return Err(HistoryError::EmptyText);
     }
     // Two searches: a text that is gone may never have been said, or have been said on another branch only.
-    let first = find_first(session, &needle);
-    let fate = match find_newest(session, &session.live(0).snapshot(), &needle) {
+    let search = Search { session, needle, lines };
+    let first = search.find_first();
+    let fate = match search.find_newest(&session.live(0).snapshot()) {
         Some(at) => TextFate::InContext { at },
-        None => find_loss(session, &needle).unwrap_or(match &first {
+        None => search.find_loss().unwrap_or(match &first {
             None => TextFate::NeverAppeared,
             Some(place) if place.turn.is_none() => TextFate::OnAnotherBranch,
             Some(_) => TextFate::LeftOut,
@@ -83,39 +90,53 @@ pub fn bisect(session: &Session, text: &str) -> Result<BisectResult, HistoryErro
     Ok(BisectResult { first, fate })
 }
 
-/// The newest compaction that had the text before it but not after it.
-fn find_loss(session: &Session, needle: &str) -> Option<TextFate> {
-    // A text can be lost, restored and lost again; only the newest loss explains its absence.
-    let loss = session.find_newest_loss(|entry| EntryText::from(entry).contains(needle))?;
-    let by = compactions(session).into_iter().find(|compaction| compaction.id == loss.id())?;
-    let before = session.live_before(loss.id()).ok()?.snapshot();
-    let last_seen = find_newest(session, &before, needle)?;
-    Some(TextFate::Lost { by, last_seen })
+/// A search of a text in a session.
+struct Search<'a> {
+    session: &'a Session,
+    /// The [normalized](normalize) text.
+    needle: String,
+    lines: LineNumbers,
 }
 
-/// The newest entry of a live transcript that contains the text.
-fn find_newest(session: &Session, live: &Transcript, needle: &str) -> Option<TextLocation> {
-    live.iter().rev().find_map(|entry| {
-        let text = EntryText::from(entry);
-        text.contains(needle).then(|| locate(session, entry.id(), text.speaker))
-    })
-}
+impl Search<'_> {
+    /// The newest compaction that had the text before it but not after it.
+    fn find_loss(&self) -> Option<TextFate> {
+        // A text can be lost, restored and lost again; only the newest loss explains its absence.
+        let contains = |entry: &NewEntry| EntryText::from(entry).contains(&self.needle);
+        let loss = self.session.find_newest_loss(contains)?;
+        let all = compactions(self.session);
+        let by = all.into_iter().find(|compaction| compaction.id == loss.id())?;
+        let before = self.session.live_before(loss.id()).ok()?.snapshot();
+        let last_seen = self.find_newest(&before)?;
+        Some(TextFate::Lost { by, last_seen })
+    }
 
-/// The oldest record that contains the text, of this branch if there is one.
-fn find_first(session: &Session, needle: &str) -> Option<TextLocation> {
-    let contains = |record: &&Record| {
-        // A summary repeats earlier text.
-        let is_original = *record.kind() != RecordKind::Compaction;
-        is_original
-            && record.to_entry().is_some_and(|entry| EntryText::from(&entry).contains(needle))
-    };
-    let of_branch = session.branch().into_iter().find(contains);
-    let record = of_branch.or_else(|| session.records().iter().find(contains))?;
-    let speaker = EntryText::from(&record.to_entry()?).speaker;
-    Some(locate(session, record.id(), speaker))
-}
+    /// The newest entry of a live transcript that contains the text.
+    fn find_newest(&self, live: &Transcript) -> Option<TextLocation> {
+        live.iter().rev().find_map(|entry| {
+            let text = EntryText::from(entry);
+            text.contains(&self.needle).then(|| self.locate(entry.id(), text.speaker))
+        })
+    }
 
-fn locate(session: &Session, id: &str, speaker: String) -> TextLocation {
-    let (line, turn) = (session.line_of(id), turn_of(session, id));
-    TextLocation { entry: id.to_owned(), line, turn, speaker }
+    /// The oldest record that contains the text, of this branch if there is one.
+    fn find_first(&self) -> Option<TextLocation> {
+        let contains = |record: &&Record| {
+            // A summary repeats earlier text.
+            let is_original = *record.kind() != RecordKind::Compaction;
+            is_original
+                && record
+                    .to_entry()
+                    .is_some_and(|entry| EntryText::from(&entry).contains(&self.needle))
+        };
+        let of_branch = self.session.branch().into_iter().find(contains);
+        let record = of_branch.or_else(|| self.session.records().iter().find(contains))?;
+        let speaker = EntryText::from(&record.to_entry()?).speaker;
+        Some(self.locate(record.id(), speaker))
+    }
+
+    fn locate(&self, id: &str, speaker: String) -> TextLocation {
+        let line = self.lines.known(self.session.line_of(id));
+        TextLocation { entry: id.to_owned(), line, turn: turn_of(self.session, id), speaker }
+    }
 }

@@ -52,8 +52,20 @@ pub struct CompactionDiff {
 pub struct RecordLocation {
     /// The id of the entry.
     pub entry: String,
-    /// Its line in the file, from 1.
+    /// Its line in the file, from 1; `None` if the file of the session has other lines.
     pub line: Option<usize>,
+    /// Its place among the records of the session.
+    #[serde(skip)]
+    pub place: usize,
+}
+
+/// Whether the records of a session are the lines of the file that the user named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LineNumbers {
+    /// They are.
+    OfFile,
+    /// It was imported: the file has other lines, or is a database.
+    None,
 }
 
 /// Content that is not retained.
@@ -101,6 +113,7 @@ pub struct InsertedMessage {
 pub fn diff_compaction(
     session: &Session,
     number: Option<i64>,
+    lines: LineNumbers,
 ) -> Result<CompactionDiff, HistoryError> {
     let compaction = find_compaction(session, number)?;
     let record = session.record(&compaction.id);
@@ -109,12 +122,13 @@ pub fn diff_compaction(
     let after = session.live_at(&compaction.id)?.snapshot();
     let retained =
         measure_retention(&before, &after.iter().map(PlanItem::Kept).collect::<Vec<_>>());
-    let (dropped, shortened, inserted) = changes(session, &before, &after);
+    let locator = Locator { session, lines };
+    let (dropped, shortened, inserted) = changes(&locator, &before, &after);
     let lost = retained.lost.into_iter();
     Ok(CompactionDiff {
         number: compaction.number,
         compactions: compactions(session).len(),
-        at: locate(session, &compaction.id),
+        at: locator.locate(&compaction.id),
         timestamp_ms: record.map_or(0, Record::timestamp_ms),
         engine: recorded.engine,
         engine_version: recorded.engine_version,
@@ -122,22 +136,16 @@ pub fn diff_compaction(
         before_tokens: before.total_tokens(),
         after_tokens: after.total_tokens(),
         retention: retained.shares,
-        lost: lost.map(|lost| lost_at(session, lost)).collect(),
+        lost: lost.map(|lost| locator.lost_at(lost)).collect(),
         dropped,
         shortened,
         inserted,
     })
 }
 
-/// A lost fact with its location.
-pub(super) fn lost_at(session: &Session, lost: retention::LostFact) -> LostText {
-    let at = locate(session, &lost.entry);
-    LostText { category: lost.category, text: lost.text, at }
-}
-
 /// The dropped, changed and inserted entries.
 fn changes(
-    session: &Session,
+    locator: &Locator<'_>,
     before: &Transcript,
     after: &Transcript,
 ) -> (Vec<AlteredEntry>, Vec<AlteredEntry>, Vec<InsertedMessage>) {
@@ -147,7 +155,7 @@ fn changes(
     let is_changed =
         |entry: &Entry<'_>| current.get(entry.id()).is_none_or(|other| other.raw() != entry.raw());
     let altered = before.iter().filter(is_changed).map(|entry| AlteredEntry {
-        at: locate(session, entry.id()),
+        at: locator.locate(entry.id()),
         role: entry.role().name().into(),
         before_tokens: entry.tokens(),
         after_tokens: current.get(entry.id()).map_or(0, Entry::tokens),
@@ -164,11 +172,34 @@ fn changes(
     (dropped, shortened, inserted.collect())
 }
 
-/// The record of an entry. An inserted message is in the record of its compaction.
-fn locate(session: &Session, entry: &str) -> RecordLocation {
-    // Ids of inserted messages are `<compaction id>#<n>`.
-    let record = entry.split_once('#').map_or(entry, |(record, _)| record);
-    RecordLocation { entry: record.to_owned(), line: session.line_of(record) }
+/// Finds the records of entries.
+pub(super) struct Locator<'a> {
+    pub(super) session: &'a Session,
+    pub(super) lines: LineNumbers,
+}
+
+impl Locator<'_> {
+    /// The record of an entry. An inserted message is in the record of its compaction.
+    fn locate(&self, entry: &str) -> RecordLocation {
+        // Ids of inserted messages are `<compaction id>#<n>`.
+        let record = entry.split_once('#').map_or(entry, |(record, _)| record);
+        let line = self.session.line_of(record);
+        let place = line.unwrap_or_default();
+        RecordLocation { entry: record.to_owned(), line: self.lines.known(line), place }
+    }
+
+    /// A lost fact with its location.
+    pub(super) fn lost_at(&self, lost: retention::LostFact) -> LostText {
+        let at = self.locate(&lost.entry);
+        LostText { category: lost.category, text: lost.text, at }
+    }
+}
+
+impl LineNumbers {
+    /// The line, if the file has it.
+    pub(super) fn known(self, line: Option<usize>) -> Option<usize> {
+        line.filter(|_| self == LineNumbers::OfFile)
+    }
 }
 
 /// The first line of an entry, or its calls.

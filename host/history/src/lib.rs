@@ -27,7 +27,8 @@ mod tests;
 pub use bisect::{BisectResult, TextFate, TextLocation, bisect};
 pub use compactions::{BranchCompaction, compactions, find_compaction, is_rollback};
 pub use diff::{
-    AlteredEntry, CompactionDiff, InsertedMessage, LostText, RecordLocation, diff_compaction,
+    AlteredEntry, CompactionDiff, InsertedMessage, LineNumbers, LostText, RecordLocation,
+    diff_compaction,
 };
 pub use error::HistoryError;
 pub use export::{ExportCounts, export_branch, export_markdown, write_new};

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::compactions::{compactions, is_rollback};
-use super::diff::{LostText, diff_compaction, lost_at};
+use super::diff::{LineNumbers, Locator, LostText, diff_compaction};
 use super::error::HistoryError;
 use super::retention::measure_retention;
 use ctxhost_retention::Shares;
@@ -57,7 +57,10 @@ pub struct CompactionLoss {
 /// # Errors
 ///
 /// [`HistoryError`] if a record is missing.
-pub fn measure_loss(session: &Session) -> Result<Option<SessionLoss>, HistoryError> {
+pub fn measure_loss(
+    session: &Session,
+    lines: LineNumbers,
+) -> Result<Option<SessionLoss>, HistoryError> {
     let is_counted = |id: &str| session.record(id).is_some_and(|record| !records_rollback(record));
     let all: Vec<_> =
         compactions(session).into_iter().filter(|found| is_counted(&found.id)).collect();
@@ -67,7 +70,7 @@ pub fn measure_loss(session: &Session) -> Result<Option<SessionLoss>, HistoryErr
     let count = all.len();
     for compaction in all.into_iter().skip(count.saturating_sub(MAX_MEASURED)) {
         let number = i64::try_from(compaction.number).ok();
-        let difference = diff_compaction(session, number)?;
+        let difference = diff_compaction(session, number, lines)?;
         measured.push(CompactionLoss {
             number: compaction.number,
             trigger: compaction.trigger,
@@ -82,11 +85,12 @@ pub fn measure_loss(session: &Session) -> Result<Option<SessionLoss>, HistoryErr
     let after = session.live_at(&newest)?.snapshot();
     let items: Vec<PlanItem<'_>> = after.iter().map(PlanItem::Kept).collect();
     let retained = measure_retention(&before, &items);
+    let locator = Locator { session, lines };
     Ok(Some(SessionLoss {
         count,
         compactions: measured,
         retention: retained.shares,
-        lost: retained.lost.into_iter().map(|lost| lost_at(session, lost)).collect(),
+        lost: retained.lost.into_iter().map(|lost| locator.lost_at(lost)).collect(),
         newest,
     }))
 }

@@ -4,6 +4,7 @@ use std::cmp::{Ordering, Reverse};
 
 use serde::Serialize;
 
+use super::super::agent_folders::line_numbers;
 use super::super::engine_open::registry_error;
 use super::super::error::CliError;
 use super::super::run_setup;
@@ -113,7 +114,7 @@ pub(super) fn measure_session(
     if entries == 0 {
         return Ok(Err(UnreadSession::Empty));
     }
-    let loss = measure_loss(&recorded.session)?;
+    let loss = measure_loss(&recorded.session, line_numbers(&recorded))?;
     let engines = match &loss {
         Some(loss) => compare_engines(&recorded, loss, entries, config, engines)?,
         None => Vec::new(),

@@ -122,18 +122,23 @@ fn touched_section(
     if touched.is_empty() {
         return None;
     }
-    let mut columns =
-        vec![GridColumn::right("line"), GridColumn::left("entry"), GridColumn::left("role")];
+    // The records of an imported session are not lines of its file.
+    let has_lines = touched.iter().any(|row| row.at.line.is_some());
+    let mut columns: Vec<GridColumn> =
+        has_lines.then(|| GridColumn::right("line")).into_iter().collect();
+    columns.extend([GridColumn::left("entry"), GridColumn::left("role")]);
     columns.extend([GridColumn::right("tokens"), GridColumn::left("begins with").wrapping()]);
     let mut grid = Grid::new(columns);
     for row in touched.iter().take(most) {
         let line = row.at.line.map_or(DASH.into(), |line| group_digits(line as u64));
+        let mut cells: Vec<String> = has_lines.then_some(line).into_iter().collect();
         let tokens = match row.after_tokens {
             0 => group_digits(row.before_tokens),
             after => format!("{} → {}", group_digits(row.before_tokens), group_digits(after)),
         };
         let (record, role) = (one_line(&row.at.entry), one_line(&row.role));
-        grid.row(vec![line, record, role, tokens, one_line(&row.excerpt)], Tone::Plain);
+        cells.extend([record, role, tokens, one_line(&row.excerpt)]);
+        grid.row(cells, Tone::Plain);
     }
     let shown = touched.len().min(most);
     Some(title(name, shown, touched.len(), style) + &grid.render(style))

@@ -129,7 +129,7 @@ fn quoted(loss: &SessionLoss) -> String {
     let newest = |categories: &[Category]| -> Vec<&LostText> {
         let of = loss.lost.iter().filter(|lost| categories.contains(&lost.category));
         let mut found: Vec<&LostText> = of.collect();
-        found.sort_by_key(|lost| std::cmp::Reverse(lost.at.line));
+        found.sort_by_key(|lost| std::cmp::Reverse(lost.at.place));
         found.truncate(QUOTED);
         found
     };

@@ -1,7 +1,7 @@
 //! Texts that were lost, and the compaction that lost them.
 
 use super::*;
-use crate::{HistoryError, TextFate, bisect, compactions, undo_compaction};
+use crate::{HistoryError, LineNumbers, TextFate, bisect, compactions, undo_compaction};
 
 #[test]
 fn the_compaction_that_lost_it_is_named() {
@@ -14,7 +14,7 @@ fn the_compaction_that_lost_it_is_named() {
     turn(&mut session, 4, "text");
     fold(&mut session, 4, "nothing at all");
 
-    let found = bisect(&session, "answer IS forty-two").unwrap();
+    let found = bisect(&session, "answer IS forty-two", LineNumbers::OfFile).unwrap();
     let first = found.first.unwrap();
     assert_eq!((first.line, first.turn), (Some(4), Some(1)));
     assert_eq!(first.speaker, "result of read");
@@ -23,7 +23,7 @@ fn the_compaction_that_lost_it_is_named() {
     assert_eq!((last_seen.speaker.as_str(), last_seen.line), ("summary", None));
 
     undo_compaction(&mut session, Some(2)).unwrap();
-    let found = bisect(&session, "answer is forty-two").unwrap();
+    let found = bisect(&session, "answer is forty-two", LineNumbers::OfFile).unwrap();
     assert!(matches!(found.fate, TextFate::InContext { at } if at.speaker == "summary"));
 }
 
@@ -31,11 +31,11 @@ fn the_compaction_that_lost_it_is_named() {
 fn paths_in_calls_are_found_and_unknown_text_is_not() {
     let mut session = memory();
     let ids = turn(&mut session, 1, "text");
-    let found = bisect(&session, "src/file_1.rs").unwrap();
+    let found = bisect(&session, "src/file_1.rs", LineNumbers::OfFile).unwrap();
     assert!(matches!(found.fate, TextFate::InContext { at } if at.entry == ids[1]));
-    let found = bisect(&session, "src/file_9.rs").unwrap();
+    let found = bisect(&session, "src/file_9.rs", LineNumbers::OfFile).unwrap();
     assert_eq!((found.first, found.fate), (None, TextFate::NeverAppeared));
-    assert!(matches!(bisect(&session, " \n"), Err(HistoryError::EmptyText)));
+    assert!(matches!(bisect(&session, " \n", LineNumbers::OfFile), Err(HistoryError::EmptyText)));
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn accents_apart_from_their_characters_are_the_same() {
     let mut session = memory();
     turn(&mut session, 1, "wrote Cafe\u{301}.md and th\u{e9}.md");
     for text in ["caf\u{e9}.md", "cafe\u{301}.md", "th\u{e9}.md", "the\u{301}.md"] {
-        let found = bisect(&session, text).unwrap();
+        let found = bisect(&session, text, LineNumbers::OfFile).unwrap();
         assert!(matches!(found.fate, TextFate::InContext { .. }), "{text:?}");
     }
 }
@@ -55,9 +55,9 @@ fn another_branch_and_an_edit_are_no_loss() {
     let slip = user(&mut session, "a slip");
     let edit = json!({ "type": "context_edit", "targetId": slip, "replacement": null });
     session.append(RecordBody::from_value(&edit).unwrap()).unwrap();
-    assert_eq!(bisect(&session, "slip").unwrap().fate, TextFate::LeftOut);
+    assert_eq!(bisect(&session, "slip", LineNumbers::OfFile).unwrap().fate, TextFate::LeftOut);
     session.set_leaf(&first).unwrap();
-    let found = bisect(&session, "slip").unwrap();
+    let found = bisect(&session, "slip", LineNumbers::OfFile).unwrap();
     assert_eq!(found.fate, TextFate::OnAnotherBranch);
     assert_eq!(found.first.unwrap().entry, slip);
 }
@@ -75,11 +75,11 @@ proptest! {
             fold(&mut session, 0, "gone");
             user(&mut session, "go on");
         }
-        let TextFate::Lost { by, .. } = bisect(&session, &needle).unwrap().fate else {
+        let TextFate::Lost { by, .. } = bisect(&session, &needle, LineNumbers::OfFile).unwrap().fate else {
             return Err(TestCaseError::fail("not lost"));
         };
         undo_compaction(&mut session, Some(by.number as i64)).unwrap();
-        let found = bisect(&session, &needle).unwrap();
+        let found = bisect(&session, &needle, LineNumbers::OfFile).unwrap();
         prop_assert!(matches!(found.fate, TextFate::InContext { .. }), "{found:?}");
     }
 }

@@ -3,18 +3,18 @@
 use serde_json::json;
 
 use super::*;
-use crate::{SessionLoss, diff_compaction, history_before, measure_loss};
+use crate::{LineNumbers, SessionLoss, diff_compaction, history_before, measure_loss};
 
 #[test]
 fn what_the_first_compaction_lost_is_still_lost_after_the_second() {
     let mut session = memory();
     turn(&mut session, 1, "one");
-    assert!(measure_loss(&session).unwrap().is_none());
+    assert!(measure_loss(&session, LineNumbers::OfFile).unwrap().is_none());
     turn(&mut session, 2, "two");
     fold(&mut session, 4, "the first summary");
     turn(&mut session, 3, "three");
     let newest = fold(&mut session, 4, "the second summary");
-    let loss = measure_loss(&session).unwrap().unwrap();
+    let loss = measure_loss(&session, LineNumbers::OfFile).unwrap().unwrap();
     assert_eq!((loss.count, loss.compactions.len(), loss.newest.as_str()), (2, 2, newest.as_str()));
     assert_eq!((loss.retention.asks.kept, loss.retention.asks.total), (1, 3));
     assert_eq!((loss.retention.paths.kept, loss.retention.paths.total), (1, 3));
@@ -32,8 +32,9 @@ fn the_request_after_a_compaction_pays_for_its_new_prefix() {
     turn(&mut session, 1, "one");
     turn(&mut session, 2, "two");
     fold(&mut session, 2, "a summary");
-    let cost =
-        |session: &Session| measure_loss(session).unwrap().unwrap().compactions[0].rebilled_tokens;
+    let cost = |session: &Session| {
+        measure_loss(session, LineNumbers::OfFile).unwrap().unwrap().compactions[0].rebilled_tokens
+    };
     assert_eq!(cost(&session), None);
     // The first of them was cancelled.
     for (input, read, write) in [(0, 0, 0), (70, 5, 30), (1, 900, 30)] {
@@ -52,7 +53,7 @@ fn a_request_after_two_compactions_is_counted_once() {
     fold(&mut session, 2, "the second summary");
     let usage = json!({ "input": 10, "cacheRead": 0, "cacheWrite": 5_000 });
     say(&mut session, json!({ "role": "assistant", "content": [], "usage": usage }));
-    let loss = measure_loss(&session).unwrap().unwrap();
+    let loss = measure_loss(&session, LineNumbers::OfFile).unwrap().unwrap();
     let rebilled = loss.compactions.iter().map(|compaction| compaction.rebilled_tokens);
     assert_eq!(rebilled.collect::<Vec<_>>(), [None, Some(5_010)]);
 }
@@ -82,7 +83,8 @@ fn imported(is_cancelled: bool) -> Session {
 
 #[test]
 fn a_request_that_the_user_took_back_is_not_lost() {
-    let [whole, cancelled] = [false, true].map(|is| measure_loss(&imported(is)).unwrap().unwrap());
+    let [whole, cancelled] =
+        [false, true].map(|is| measure_loss(&imported(is), LineNumbers::None).unwrap().unwrap());
     assert_eq!(cancelled.count, 1, "{cancelled:?}");
     let asks = |loss: &SessionLoss| (loss.retention.asks.kept, loss.retention.asks.total);
     assert_eq!((asks(&whole), asks(&cancelled)), ((2, 2), (2, 2)), "{cancelled:?}");
@@ -97,8 +99,27 @@ fn text_of_clients_is_not_part_of_a_request() {
     say(&mut session, json!({ "role": "user", "content": blocks }));
     turn(&mut session, 2, "two");
     fold(&mut session, 3, "The user asked to fix the parser bug.");
-    let difference = diff_compaction(&session, None).unwrap();
+    let difference = diff_compaction(&session, None, LineNumbers::OfFile).unwrap();
     let asks = difference.retention.asks;
     assert_eq!((asks.kept, asks.total), (1, 2), "{:?}", difference.lost);
     assert_eq!(difference.lost[0].text, "question 2");
+}
+
+#[test]
+fn an_imported_session_has_no_line_numbers() {
+    let session = imported(false);
+    let lines_of = |lines| {
+        let loss = measure_loss(&session, lines).unwrap().unwrap();
+        let difference = diff_compaction(&session, None, lines).unwrap();
+        let found = crate::bisect(&session, "mend c.rs", lines).unwrap();
+        let places = loss.lost.iter().map(|lost| &lost.at);
+        let dropped = difference.dropped.iter().map(|dropped| &dropped.at);
+        let places: Vec<_> = places.chain(dropped).chain([&difference.at]).collect();
+        // The order of records is known all the same.
+        assert!(places.len() > 2 && places.iter().all(|at| at.place > 0), "{places:?}");
+        let lines = places.into_iter().map(|at| at.line);
+        lines.chain([found.first.unwrap().line]).collect::<Vec<_>>()
+    };
+    assert!(lines_of(LineNumbers::None).into_iter().all(|line| line.is_none()));
+    assert!(lines_of(LineNumbers::OfFile).into_iter().all(|line| line.is_some()));
 }
