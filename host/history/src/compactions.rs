@@ -9,6 +9,8 @@ use ctxhost_session::{Record, RecordKind, RecordedCompaction, Session};
 
 /// The trigger of an imported record that is not a compaction: the user took a request back.
 const ROLLBACK: &str = "rollback";
+/// The trigger of an imported compaction that cleared results of tools only.
+pub(super) const PRUNE: &str = "prune";
 
 /// A compaction of a branch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -21,7 +23,7 @@ pub struct BranchCompaction {
     pub engine: Option<String>,
     /// Its trigger; empty if unknown.
     pub trigger: String,
-    /// Its time, as ISO 8601.
+    /// Its time, as ISO 8601; empty if unknown.
     pub time: String,
     /// The summary without its frame.
     pub summary: String,
@@ -34,6 +36,12 @@ pub fn compactions(session: &Session) -> Vec<BranchCompaction> {
     let branch = session.branch().into_iter();
     let records = branch.filter(|record| *record.kind() == RecordKind::Compaction);
     records.zip(1..).map(|(record, number)| BranchCompaction::from_record(record, number)).collect()
+}
+
+/// Whether the time of a record is known. Those of a recording without times begin at 0.
+pub fn has_time(record: &Record) -> bool {
+    const A_YEAR_MS: i64 = 365 * 24 * 3_600 * 1_000;
+    record.timestamp_ms() > A_YEAR_MS
 }
 
 /// Whether a record of an import is not a compaction: the user took back a request that was not answered.
@@ -81,18 +89,19 @@ impl BranchCompaction {
             id: record.id().to_owned(),
             engine,
             trigger: recorded.trigger,
-            time: record.iso_time(),
+            time: if has_time(record) { record.iso_time() } else { String::new() },
             summary: recorded.summary,
             // Pi records no count after a compaction; 0 stands for "not recorded".
             tokens: (recorded.tokens_before, recorded.tokens_after.unwrap_or_default()),
         }
     }
 
-    /// Engine, trigger and time.
+    /// Engine, trigger and time, as far as they are known.
     pub fn provenance(&self) -> String {
         let engine = self.engine.as_deref().unwrap_or("another program");
-        let trigger = if self.trigger.is_empty() { "" } else { ", " };
-        format!("{engine}{trigger}{}, {}", self.trigger, self.time)
+        let mut known = vec![engine, &self.trigger, &self.time];
+        known.retain(|part| !part.is_empty());
+        known.join(", ")
     }
 }
 

@@ -25,7 +25,7 @@ mod undo;
 mod tests;
 
 pub use bisect::{BisectResult, TextFate, TextLocation, bisect};
-pub use compactions::{BranchCompaction, compactions, find_compaction, is_rollback};
+pub use compactions::{BranchCompaction, compactions, find_compaction, has_time, is_rollback};
 pub use diff::{
     AlteredEntry, CompactionDiff, InsertedMessage, LineNumbers, LostText, RecordLocation,
     diff_compaction,

@@ -7,7 +7,7 @@ use ctxhost_engine_api::{PlanItem, Transcript};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::compactions::{compactions, is_rollback};
+use super::compactions::{PRUNE, compactions, is_rollback};
 use super::diff::{LineNumbers, Locator, LostText, diff_compaction};
 use super::error::HistoryError;
 use super::retention::measure_retention;
@@ -39,7 +39,7 @@ pub struct CompactionLoss {
     pub number: usize,
     /// Its trigger; empty if unknown.
     pub trigger: String,
-    /// Its time, as ISO 8601.
+    /// Its time, as ISO 8601; empty if unknown.
     pub time: String,
     /// Size of the live transcript before, in estimated tokens.
     pub before_tokens: u64,
@@ -50,6 +50,13 @@ pub struct CompactionLoss {
     /// Provider tokens of the next request that were not read from the cache, because its prefix is new;
     /// `None` if the recording does not count them.
     pub rebilled_tokens: Option<u64>,
+}
+
+impl CompactionLoss {
+    /// Whether it cleared results of tools only.
+    pub fn is_prune(&self) -> bool {
+        self.trigger == PRUNE
+    }
 }
 
 /// Measures all compactions of the branch; `None` if there is none.

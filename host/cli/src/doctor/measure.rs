@@ -7,14 +7,15 @@ use serde::Serialize;
 use super::super::agent_folders::line_numbers;
 use super::super::engine_open::registry_error;
 use super::super::error::CliError;
+use super::super::render::format::group_digits;
 use super::super::run_setup;
 use super::find::SessionToRead;
 use ctxhost_agent::engine_registry::EngineRegistry;
 use ctxhost_agent::replay;
 use ctxhost_config::Config;
-use ctxhost_context::Budget;
+use ctxhost_context::{Budget, ContextError};
 use ctxhost_engine_api::PlanItem;
-use ctxhost_history::{SessionLoss, history_before, measure_loss, measure_retention};
+use ctxhost_history::{SessionLoss, has_time, history_before, measure_loss, measure_retention};
 use ctxhost_retention::{Category, CategoryShare, Shares};
 use ctxhost_session::import::{self, ImportError, ImportOpenError, ImportedSession};
 
@@ -134,11 +135,30 @@ pub(super) fn measure_session(
     }))
 }
 
-/// The time of the newest record; `None` for a recording without times, whose times begin at 0.
+/// The time of the newest record; `None` for a recording without times.
 fn newest_ms(recorded: &ImportedSession) -> Option<i64> {
-    const A_YEAR_MS: i64 = 365 * 24 * 3_600 * 1_000;
-    let times = recorded.session.branch().into_iter().map(|record| record.timestamp_ms());
-    times.max().filter(|newest_ms| *newest_ms > A_YEAR_MS)
+    let records = recorded.session.branch().into_iter().filter(|record| has_time(record));
+    records.map(|record| record.timestamp_ms()).max()
+}
+
+/// Why no prompt of an engine fits.
+fn describe_misfit(needed_tokens: u64, budget_tokens: u64) -> String {
+    format!(
+        "the newest messages alone need {} tokens, more than its budget of {} ({BUDGET_PERCENT}% of the \
+         smallest context at which the agent compacted)",
+        group_digits(needed_tokens),
+        group_digits(budget_tokens)
+    )
+}
+
+/// The budget of an engine: a share of the smallest context at which the agent compacted, since that is the most
+/// that it worked with. An agent clears results at any size, so this counts only where it did nothing else.
+fn compared_budget(loss: &SessionLoss) -> u64 {
+    let (pruned, compacted): (Vec<_>, Vec<_>) =
+        loss.compactions.iter().partition(|compaction| compaction.is_prune());
+    let counted = if compacted.is_empty() { pruned } else { compacted };
+    let smallest = counted.into_iter().map(|compaction| compaction.before_tokens).min();
+    smallest.unwrap_or_default() * BUDGET_PERCENT / 100
 }
 
 fn compare_engines(
@@ -148,9 +168,7 @@ fn compare_engines(
     config: &Config,
     engines: &[String],
 ) -> Result<Vec<EngineComparison>, CliError> {
-    // The agent compacted there, so this is the most that it ever worked with.
-    let smallest = loss.compactions.iter().map(|compaction| compaction.before_tokens).min();
-    let budget_tokens = smallest.unwrap_or_default() * BUDGET_PERCENT / 100;
+    let budget_tokens = compared_budget(loss);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let history = history_before(&recorded.session, &loss.newest)?;
     let registry = EngineRegistry::load(config);
@@ -190,12 +208,50 @@ fn compare_engines(
             }
             Ok(prompt) => comparison.reason = prompt.fallback.unwrap_or_default(),
             // An engine that cannot be opened fails for each session.
-            Err(error @ ctxhost_context::ContextError::Slot(_)) => {
+            Err(error @ ContextError::Slot(_)) => {
                 return Err(run_setup::run_error(config, name, &window, error));
+            }
+            // Its advice is for a request to a model, and here the budget is that of the agent.
+            Err(ContextError::CannotFit(error)) => {
+                comparison.reason = describe_misfit(error.needed_tokens, budget_tokens);
             }
             Err(error) => comparison.reason = error.to_string(),
         }
         compared.push(comparison);
     }
     Ok(compared)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ctxhost_history::CompactionLoss;
+
+    fn loss(compactions: &[(&str, u64)]) -> SessionLoss {
+        let compactions = compactions.iter().map(|(trigger, before_tokens)| CompactionLoss {
+            number: 1,
+            trigger: (*trigger).to_owned(),
+            time: String::new(),
+            before_tokens: *before_tokens,
+            after_tokens: 0,
+            retention: Shares::default(),
+            rebilled_tokens: None,
+        });
+        SessionLoss {
+            count: compactions.len(),
+            compactions: compactions.collect(),
+            retention: Shares::default(),
+            lost: Vec::new(),
+            newest: String::new(),
+        }
+    }
+
+    #[test]
+    fn cleared_results_do_not_set_the_budget() {
+        assert_eq!(
+            compared_budget(&loss(&[("prune", 100), ("auto", 20_000), ("", 10_000)])),
+            9_000
+        );
+        assert_eq!(compared_budget(&loss(&[("prune", 100), ("prune", 200)])), 90);
+    }
 }

@@ -177,11 +177,11 @@ fn compaction_table(loss: &SessionLoss, style: TextStyle) -> String {
     let listed = loss.compactions.iter().skip(loss.compactions.len().saturating_sub(LISTED));
     let skipped = loss.count.saturating_sub(listed.len());
     for compaction in listed {
-        let day = compaction.time.chars().take("2026-01-01".len()).collect();
+        let day: String = compaction.time.chars().take("2026-01-01".len()).collect();
         grid.row(
             vec![
                 format!("@{} {}", compaction.number, one_line(&compaction.trigger)),
-                day,
+                if day.is_empty() { DASH.into() } else { day },
                 group_digits(compaction.before_tokens),
                 group_digits(compaction.after_tokens),
                 lost(compaction.retention.asks),

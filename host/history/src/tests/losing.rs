@@ -20,6 +20,7 @@ fn what_the_first_compaction_lost_is_still_lost_after_the_second() {
     assert_eq!((loss.retention.paths.kept, loss.retention.paths.total), (1, 3));
     let lost: Vec<&str> = loss.lost.iter().map(|lost| lost.text.as_str()).collect();
     assert_eq!(lost, ["question 1", "question 2", "src/file_1.rs", "src/file_2.rs"]);
+    assert_eq!(loss.compactions[0].time, "", "its records are dated a second after 1970");
     // One by one, each lost one of the two requests before it.
     let asks = loss.compactions.iter().map(|compaction| compaction.retention.asks);
     assert_eq!(asks.map(|share| (share.kept, share.total)).collect::<Vec<_>>(), [(1, 2), (1, 2)]);
