@@ -3,6 +3,7 @@
 mod find;
 pub(super) mod measure;
 mod permission;
+mod stub;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -10,8 +11,9 @@ use std::process::ExitCode;
 use clap::builder::NonEmptyStringValueParser;
 use serde::Serialize;
 
-use self::find::{FoundSessions, LeftOut};
-use self::measure::SessionMeasure;
+use self::find::FoundSessions;
+pub(super) use self::find::LeftOut;
+use self::measure::{MeasuredFile, SessionMeasure, UnreadSession};
 use self::permission::Permission;
 use super::agent_folders::own_agent_folders;
 use super::clock::now_ms;
@@ -74,6 +76,8 @@ pub(super) struct DoctorReport {
     pub(super) whole: Vec<SessionMeasure>,
     /// What was not read.
     pub(super) left_out: LeftOut,
+    /// Files that cannot be read.
+    pub(super) unreadable: Vec<UnreadableFile>,
     /// The folders and files that were searched.
     pub(super) searched: Vec<PathBuf>,
     /// Whether the folders of agents may be read with `--yes` and were not.
@@ -82,6 +86,13 @@ pub(super) struct DoctorReport {
     /// The time of the report, in milliseconds since 1970.
     #[serde(skip)]
     pub(super) now_ms: i64,
+}
+
+/// A file that cannot be read.
+#[derive(Debug, Serialize)]
+pub(super) struct UnreadableFile {
+    pub(super) path: PathBuf,
+    pub(super) reason: String,
 }
 
 impl DoctorArgs {
@@ -94,12 +105,13 @@ impl DoctorArgs {
         // Nothing is sent: engines are compared as they are without a model.
         (config.summariser, config.embedder) = (None, EmbedderSettings::default());
         let (found, permission) = self.find(output)?;
-        let unreadable = found.left_out.unreadable_paths;
+        let mut is_failed = found.left_out.unreadable_paths > 0;
         let mut report = DoctorReport {
             compacted: Vec::new(),
             whole: Vec::new(),
             searched: found.searched,
             left_out: found.left_out,
+            unreadable: Vec::new(),
             is_denied: permission == Permission::Denied,
             now_ms: now_ms(),
         };
@@ -108,9 +120,19 @@ impl DoctorArgs {
         for session in &found.sessions {
             bar.inc(1);
             match measure::measure_session(session, &config, &self.engines)? {
-                Ok(measured) if measured.loss.is_some() => report.compacted.push(measured),
-                Ok(measured) => report.whole.push(measured),
-                Err(unread) => report.left_out.add_unread(unread),
+                MeasuredFile::Session(measured) if measured.loss.is_some() => {
+                    report.compacted.push(*measured);
+                }
+                MeasuredFile::Session(measured) => report.whole.push(*measured),
+                MeasuredFile::LeftOut(unread) => {
+                    let is_database = matches!(unread, UnreadSession::Database(_));
+                    is_failed |= is_database && self.is_named(&session.path);
+                    report.left_out.add_unread(unread);
+                }
+                MeasuredFile::Unreadable(reason) => {
+                    is_failed |= self.is_named(&session.path);
+                    report.unreadable.push(UnreadableFile { path: session.path.clone(), reason });
+                }
             }
         }
         bar.finish_and_clear();
@@ -120,7 +142,12 @@ impl DoctorArgs {
         } else {
             output.print(&render::doctor::render(&report, output.style()))?;
         }
-        Ok(if unreadable == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(if is_failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    }
+
+    /// Whether the user named a file, or the database that a session is in.
+    fn is_named(&self, path: &Path) -> bool {
+        self.path.iter().any(|named| !named.is_dir() && path.starts_with(named))
     }
 
     /// The sessions to read: of the given paths, or of the current folder and, if allowed, of the agents.
@@ -138,5 +165,30 @@ impl DoctorArgs {
             folders.extend(outside);
         }
         Ok((find::find_in_folders(&here, &folders, self.limit), permission))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::ColorChoice;
+
+    use super::*;
+
+    #[test]
+    fn a_named_file_that_cannot_be_read_is_a_failure() {
+        let folder = tempfile::tempdir().unwrap();
+        let exit = |name: &str, bytes: &[u8]| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, bytes).unwrap();
+            let args = DoctorArgs { path: vec![path], ..DoctorArgs::default() };
+            args.run(None, &mut Output::new(ColorChoice::Never)).unwrap()
+        };
+        assert_eq!(exit("s.jsonl.zst", b"\x28\xB5\x2F\xFD\x04"), ExitCode::FAILURE);
+        assert_eq!(exit("opencode.db", b"no database"), ExitCode::FAILURE);
+        assert_eq!(exit("log.jsonl", b"{\"level\":\"info\"}"), ExitCode::SUCCESS);
+        // A folder may hold anything.
+        let args = DoctorArgs { path: vec![folder.path().to_owned()], ..DoctorArgs::default() };
+        let code = args.run(None, &mut Output::new(ColorChoice::Never)).unwrap();
+        assert_eq!(code, ExitCode::SUCCESS);
     }
 }

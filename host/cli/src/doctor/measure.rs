@@ -1,6 +1,7 @@
 //! Measures one session: what its compactions lost, and what other engines would have kept.
 
 use std::cmp::{Ordering, Reverse};
+use std::path::Path;
 
 use serde::Serialize;
 
@@ -10,6 +11,7 @@ use super::super::error::CliError;
 use super::super::render::format::group_digits;
 use super::super::run_setup;
 use super::find::SessionToRead;
+use super::stub::is_stub;
 use ctxhost_agent::engine_registry::EngineRegistry;
 use ctxhost_agent::replay;
 use ctxhost_config::Config;
@@ -63,9 +65,18 @@ pub(in super::super) struct EngineComparison {
     pub(in super::super) reason: String,
 }
 
+/// What became of a file.
+pub(super) enum MeasuredFile {
+    Session(Box<SessionMeasure>),
+    /// It is not a session.
+    LeftOut(UnreadSession),
+    /// It cannot be read, for this reason.
+    Unreadable(String),
+}
+
 /// Why a file counts as no session.
 pub(super) enum UnreadSession {
-    /// It has no known format, or cannot be read.
+    /// It has no known format.
     Unknown,
     /// It has no message.
     Empty,
@@ -97,23 +108,14 @@ pub(super) fn measure_session(
     session: &SessionToRead,
     config: &Config,
     engines: &[String],
-) -> Result<Result<SessionMeasure, UnreadSession>, CliError> {
+) -> Result<MeasuredFile, CliError> {
     let recorded = match import::open_file(&session.path) {
         Ok(recorded) => recorded,
-        Err(ImportOpenError::Recording {
-            source: ImportError::Empty | ImportError::NoMessage { .. },
-            ..
-        }) => return Ok(Err(UnreadSession::Empty)),
-        Err(error @ ImportOpenError::Unreadable { .. })
-            if session.path.extension().is_some_and(|ending| ending == "db") =>
-        {
-            return Ok(Err(UnreadSession::Database(error.to_string())));
-        }
-        Err(_) => return Ok(Err(UnreadSession::Unknown)),
+        Err(error) => return Ok(unread(&session.path, &error)),
     };
     let (entries, _, _) = replay::count_history(&recorded.session);
     if entries == 0 {
-        return Ok(Err(UnreadSession::Empty));
+        return Ok(MeasuredFile::LeftOut(UnreadSession::Empty));
     }
     let loss = measure_loss(&recorded.session, line_numbers(&recorded))?;
     let engines = match &loss {
@@ -122,7 +124,7 @@ pub(super) fn measure_session(
     };
     // Sessions of OpenClaw and ctxhost have Pi's format, so the folder tells more.
     let agent = session.agent.unwrap_or(recorded.format.as_str());
-    Ok(Ok(SessionMeasure {
+    Ok(MeasuredFile::Session(Box::new(SessionMeasure {
         name: session.name.clone(),
         path: session.path.display().to_string(),
         agent: agent.to_owned(),
@@ -132,7 +134,29 @@ pub(super) fn measure_session(
         unreadable_lines: recorded.problems.len(),
         loss,
         engines,
-    }))
+    })))
+}
+
+/// What a file is that cannot be opened as a session.
+fn unread(path: &Path, error: &ImportOpenError) -> MeasuredFile {
+    match error {
+        ImportOpenError::Recording {
+            source: ImportError::Empty | ImportError::NoMessage { .. },
+            ..
+        } => MeasuredFile::LeftOut(UnreadSession::Empty),
+        ImportOpenError::Recording { .. } if is_stub(path) => {
+            MeasuredFile::LeftOut(UnreadSession::Empty)
+        }
+        ImportOpenError::Recording { .. } => MeasuredFile::LeftOut(UnreadSession::Unknown),
+        ImportOpenError::Unreadable { .. } if path.extension().is_some_and(|it| it == "db") => {
+            MeasuredFile::LeftOut(UnreadSession::Database(error.to_string()))
+        }
+        ImportOpenError::Unreadable { source, .. } => MeasuredFile::Unreadable(source.to_string()),
+        ImportOpenError::LongLine { line, .. } => {
+            MeasuredFile::Unreadable(format!("line {}: {}", line.line, line.message()))
+        }
+        ImportOpenError::Session(error) => MeasuredFile::Unreadable(error.to_string()),
+    }
 }
 
 /// The time of the newest record; `None` for a recording without times.
@@ -253,5 +277,28 @@ mod tests {
             9_000
         );
         assert_eq!(compared_budget(&loss(&[("prune", 100), ("prune", 200)])), 90);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_no_unknown_format() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, bytes: &[u8]| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, bytes).unwrap();
+            let error = import::open_file(&path).unwrap_err();
+            unread(&path, &error)
+        };
+        let truncated = write("s.jsonl.zst", b"\x28\xB5\x2F\xFD\x04");
+        assert!(matches!(&truncated, MeasuredFile::Unreadable(reason) if !reason.is_empty()));
+        let title = br#"{"type":"summary","summary":"Mend it","leafUuid":"u"}"#;
+        assert!(matches!(write("title.jsonl", title), MeasuredFile::LeftOut(UnreadSession::Empty)));
+        assert!(matches!(
+            write("log.jsonl", b"{\"level\":\"info\"}"),
+            MeasuredFile::LeftOut(UnreadSession::Unknown)
+        ));
+        assert!(matches!(
+            write("opencode.db", b"no database"),
+            MeasuredFile::LeftOut(UnreadSession::Database(_))
+        ));
     }
 }

@@ -17,7 +17,7 @@ const WIDTH: usize = 80;
 const QUOTED: usize = 3;
 /// Characters of a quoted request or name.
 const QUOTED_CHARS: usize = 60;
-/// Compactions that are listed for each session.
+/// Compactions that are listed for each session, and unreadable files.
 const LISTED: usize = 5;
 const DAY_MS: i64 = 24 * 3_600 * 1_000;
 
@@ -251,6 +251,15 @@ fn left_out(report: &DoctorReport) -> Option<String> {
     add(left_out.empty, sessions(left_out.empty, "empty"));
     let files = format_count(left_out.unknown as u64, "file");
     add(left_out.unknown, format!("{files} of unknown format"));
+    // A disk that fails makes many of them.
+    parts.extend(report.unreadable.iter().take(LISTED).map(|file| {
+        let path = one_line(&short_path(&file.path));
+        format!("{path} cannot be read: {}", one_line(&file.reason))
+    }));
+    let more = report.unreadable.len().saturating_sub(LISTED);
+    parts.extend(
+        (more > 0).then(|| format!("{} more that cannot be read", group_digits(more as u64))),
+    );
     parts.extend(left_out.databases.iter().map(|reason| {
         format!("{} (`opencode export ID` prints a session of it for --path)", one_line(reason))
     }));
@@ -302,6 +311,7 @@ fn wrap(text: &str, indent: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::doctor::{LeftOut, UnreadableFile};
 
     #[test]
     fn ages_are_days_and_then_dates() {
@@ -311,6 +321,27 @@ mod tests {
             ages,
             ["today", "yesterday", "2 days ago", "30 days ago", "2025-12-01", "2026-01-02"]
         );
+    }
+
+    #[test]
+    fn files_that_cannot_be_read_are_listed_with_the_reason() {
+        let file = |number: usize| UnreadableFile {
+            path: format!("/srv/{number}.jsonl").into(),
+            reason: "permission denied".to_owned(),
+        };
+        let report = DoctorReport {
+            compacted: Vec::new(),
+            whole: Vec::new(),
+            left_out: LeftOut::default(),
+            unreadable: (0..LISTED + 2).map(file).collect(),
+            searched: Vec::new(),
+            is_denied: false,
+            now_ms: 0,
+        };
+        let text = left_out(&report).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(text.contains("/srv/4.jsonl cannot be read: permission denied"), "{text}");
+        assert!(text.ends_with("2 more that cannot be read"), "{text}");
+        assert!(!text.contains("unknown"), "{text}");
     }
 
     #[test]
