@@ -67,7 +67,10 @@ struct UsageRow {
 /// The grid with its figures, what could be freed, and what becomes of the next request.
 pub(crate) fn render(filling: &ContextUsage, next: NextRequest<'_>, style: TextStyle) -> String {
     let rows = rows(filling, next.window);
-    let whole_tokens = rows.iter().map(|row| row.tokens).sum::<u64>().max(1);
+    let sum_tokens = rows.iter().map(|row| row.tokens).sum::<u64>();
+    // Of the window, also if the parts exceed it: with their sum as the base, a share would get smaller the more
+    // the others exceed it.
+    let whole_tokens = next.window.window_tokens.max(1);
     let cells = cells(&rows, whole_tokens, style);
     let mut text = String::new();
     let width = rows.iter().map(|row| display_width(&row.name)).max().unwrap_or(0);
@@ -83,6 +86,13 @@ pub(crate) fn render(filling: &ContextUsage, next: NextRequest<'_>, style: TextS
             format!("  {mark} {name}{padding} {tokens:>11} {:>6}", format_percent(share))
         });
         text += &format!("{}\n", format!("{cells}{}", figures.unwrap_or_default()).trim_end());
+    }
+    if sum_tokens > whole_tokens {
+        text += &format!(
+            "\nshares of the window of {} tokens, which the parts exceed by {}\n",
+            group_digits(whole_tokens),
+            group_digits(sum_tokens - whole_tokens)
+        );
     }
     text + &usage_lines(filling, next, style)
 }
@@ -200,7 +210,8 @@ fn mark(row: &UsageRow, style: TextStyle) -> String {
     if style.color { "■".into() } else { row.symbol.to_string() }
 }
 
-/// The lines of the grid. Cells follow the running sum, so that they always add up to a hundred.
+/// The lines of the grid. Cells follow the running sum, so that they add up to a hundred; parts beyond the window
+/// have none.
 fn cells(rows: &[UsageRow], whole_tokens: u64, style: TextStyle) -> Vec<String> {
     let mut cells = Vec::with_capacity(CELLS);
     let mut sum_tokens = 0;
@@ -279,6 +290,15 @@ mod tests {
         assert!(text.contains("the next request is compacted first"), "{text}");
         let text = render(NextRequest { compaction: CompactionPolicy::Never, ..next });
         assert!(text.contains("waits until you compact"), "{text}");
+        // The shares are of the window, as the name of a cell says.
+        assert!(text.contains("results of shell            30,000  30.0%"), "{text}");
+        assert!(
+            text.contains(
+                "shares of the window of 100,000 tokens, which the parts exceed by 10,000"
+            ),
+            "{text}"
+        );
+        assert!(!render(NEXT).contains("shares of the window"));
         // Many engines make each request fit.
         let fitting =
             NextRequest { engine: "window", tokens: 29_000, needs_compaction: false, ..next };
