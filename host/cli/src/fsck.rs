@@ -15,7 +15,7 @@ use ctxhost_session::fsck::{FsckNote, FsckReport, SessionFault, is_failed_repair
 /// Check session files for damage.
 ///
 /// Finds lines that were truncated, changed, lost, moved or duplicated, and files that other users
-/// can read. Exit code 1 if a session is damaged or a repair failed.
+/// can read. Exit code 1 on damage or a failed repair.
 #[derive(Debug, clap::Args)]
 pub(super) struct FsckArgs {
     /// Session files or folders; by default all sessions of `chat`.
