@@ -1,4 +1,9 @@
 //! OpenAI's chat completions as clients speak them.
+//!
+//! `function_call` and messages of the role `function` are the form that preceded `tool_calls`. They have no ids: see
+//! `legacy_call`.
+
+mod legacy_call;
 
 use std::borrow::Cow;
 
@@ -11,9 +16,9 @@ use super::API;
 use super::alternation::{THINKING_FIELDS, join_messages};
 use crate::blocks::data_url;
 use crate::inbound::{
-    InboundDialect, InboundError, ItemEdit, ItemGroup, LoweredBody, ParseContext, ParsedBody,
-    ParsedEntry, ToolNames, assistant_entry, inline_image, invalid_request, is_true, list_span,
-    object_item, optional_count, optional_text, output_limit, parse_content, raw_fields,
+    InboundDialect, InboundError, ItemEdit, ItemGroup, LoweredBody, NamedCall, ParseContext,
+    ParsedBody, ParsedEntry, ToolNames, assistant_entry, inline_image, invalid_request, is_true,
+    list_span, object_item, optional_count, optional_text, output_limit, parse_content, raw_fields,
     result_entry, split_instructions, unknown_fields, user_entry,
 };
 use crate::json::{
@@ -81,14 +86,19 @@ impl InboundDialect for OpenAiChatInbound {
     ) -> Result<Vec<ItemGroup>, InboundError> {
         let mut tools = ToolNames::new(before);
         let mut is_start = before.is_start;
+        let mut open_call = legacy_call::open_before(&before);
         let group = |(number, item): (usize, Result<Value, InboundError>)| {
             let mut message = object_item(number, item)?;
+            let legacy_call = open_call.take();
             let entries = match text(&message, "role") {
                 "system" | "developer" if is_start => Vec::new(),
                 "user" => vec![user_entry(take_content(&mut message))],
                 "tool" => vec![parse_result(message, &tools)],
+                "function" => vec![parse_legacy_result(message, legacy_call)],
                 "assistant" => {
-                    let answer = parse_answer(message);
+                    let position = before.item_count + number;
+                    open_call = legacy_call::named_call(&message, position);
+                    let answer = parse_answer(message, position);
                     tools.record(&answer);
                     vec![assistant_entry(API, answer)]
                 }
@@ -137,10 +147,13 @@ impl InboundDialect for OpenAiChatInbound {
     fn missing_result_item(
         &self,
         call_id: &str,
-        _tool: &str,
+        tool: &str,
         text: &str,
         _call: Option<&str>,
     ) -> Option<Value> {
+        if legacy_call::is_legacy_id(call_id) {
+            return Some(json!({ "role": "function", "name": tool, "content": text }));
+        }
         Some(json!({ "role": "tool", "tool_call_id": call_id, "content": text }))
     }
 
@@ -180,15 +193,25 @@ fn parse_result(mut message: Value, tools: &ToolNames<'_>) -> ParsedEntry {
     }
 }
 
-fn parse_answer(mut message: Value) -> Vec<ChatBlock> {
+/// The result of the call before it; any other becomes a note.
+fn parse_legacy_result(mut message: Value, call: Option<NamedCall>) -> ParsedEntry {
+    match call.filter(|call| call.name == text(&message, "name")) {
+        Some(call) => result_entry(call.id, call.name, take_content(&mut message), false),
+        None => ParsedEntry::Note(text_of(message.get("content"))),
+    }
+}
+
+fn parse_answer(mut message: Value, position: usize) -> Vec<ChatBlock> {
     let thinking = take_text(&mut message, "reasoning_content").unwrap_or_default();
     let thinking = (!thinking.is_empty()).then(|| ChatBlock::thinking(thinking, None));
     let content = take_content(&mut message);
+    // Before the list is taken: a message has calls in one form only.
+    let legacy_call = legacy_call::take_call(&mut message, position);
     let calls = match take(&mut message, "tool_calls") {
         Value::Array(calls) => calls,
         _ => Vec::new(),
     };
-    let calls = calls.into_iter().map(parse_call);
+    let calls = calls.into_iter().map(parse_call).chain(legacy_call);
     let rest = unknown_fields(API, message, &["role", "name"]);
     thinking.into_iter().chain(content).chain(calls).chain(rest).collect()
 }
@@ -213,7 +236,9 @@ fn replace_text(message: &mut Value, text: &str) {
     for field in THINKING_FIELDS {
         remove(message, field);
     }
-    let is_null = message.get("tool_calls").is_some() && text.trim().is_empty();
+    let has_calls =
+        ["tool_calls", "function_call"].iter().any(|field| message.get(field).is_some());
+    let is_null = has_calls && text.trim().is_empty();
     set(message, "content", if is_null { Value::Null } else { text.into() });
 }
 
@@ -229,11 +254,9 @@ fn replace_message(message: &mut Value, other: &ChatMessage) {
             (false, _) => parts.into(),
         },
     );
-    let (ChatMessage::Assistant(answer), Some(Value::Array(calls))) =
-        (other, message.get_mut("tool_calls"))
-    else {
-        return;
-    };
+    let ChatMessage::Assistant(answer) = other else { return };
+    legacy_call::replace_call(message, answer);
+    let Some(Value::Array(calls)) = message.get_mut("tool_calls") else { return };
     let mut kept = OpenCalls::default();
     kept.open(answer.tool_calls().map(|call| (call.id.clone(), call)));
     calls.retain_mut(|wire| {
