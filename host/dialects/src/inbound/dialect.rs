@@ -43,6 +43,11 @@ pub trait InboundDialect: Send + Sync + fmt::Debug {
     /// [`InboundError::InvalidRequest`].
     fn parse_body<'a>(&self, json: &'a str) -> Result<ParsedBody<'a>, InboundError>;
 
+    /// The body with its prompt as a list of one user item, if it is a string and no history is stored by the provider.
+    fn list_prompt(&self, _json: &str) -> Option<String> {
+        None
+    }
+
     /// Parses the items that follow `before`; see [`json_items`](super::json_items).
     ///
     /// # Errors

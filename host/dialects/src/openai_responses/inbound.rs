@@ -18,7 +18,7 @@ use crate::inbound::{
     InboundDialect, InboundError, ItemEdit, ItemGroup, LoweredBody, ParseContext, ParsedBody,
     ParsedEntry, StoredOverflow, ToolNames, inline_image, invalid_request, is_true, linked_entry,
     links_of, list_span, object_item, optional_count, optional_text, output_limit, parse_content,
-    raw_fields, result_entry, split_instructions, user_entry,
+    raw_fields, replace_spans, result_entry, span_of, split_instructions, user_entry,
 };
 use crate::json::{parse_object, parse_or_string, string, take, take_text, text, text_of};
 use crate::message::{ChatBlock, ChatMessage, ToolCallBlock};
@@ -50,6 +50,13 @@ struct ResponsesBody<'a> {
     truncation: Option<&'a RawValue>,
     #[serde(borrow, default)]
     input: InputField<'a>,
+}
+
+/// The prompt with its bytes.
+#[derive(Deserialize)]
+struct PromptField<'a> {
+    #[serde(borrow)]
+    input: &'a RawValue,
 }
 
 impl ResponsesBody<'_> {
@@ -147,6 +154,20 @@ impl InboundDialect for OpenAiResponsesInbound {
             items_span: list_span(json, &items),
             items,
         })
+    }
+
+    fn list_prompt(&self, json: &str) -> Option<String> {
+        let wire: ResponsesBody<'_> = serde_json::from_str(json).ok()?;
+        if wire.is_stored() {
+            return None;
+        }
+        let PromptField { input } = serde_json::from_str(json).ok()?;
+        let text = input.get();
+        if !text.starts_with('"') || text == "\"\"" {
+            return None;
+        }
+        let list = format!(r#"[{{"type":"message","role":"user","content":{text}}}]"#);
+        replace_spans(json, vec![(span_of(json, text), list)])
     }
 
     fn parse_items(

@@ -69,9 +69,16 @@ impl Proxy {
                 return self.forward_unread(request, self.unread_key(&request.body), &error);
             }
             Ok(body) if !body.items.is_empty() => body,
-            // No messages: the provider has them (`previous_response_id`), and there is nothing to
-            // shape.
-            Ok(_) => return self.forward_stored(request),
+            Ok(_) => {
+                let Some(listed) = inbound.list_prompt(json) else {
+                    // No messages: the provider has them (`previous_response_id`), and there is nothing to shape.
+                    return self.forward_stored(request);
+                };
+                // This recurses once: the new body has an item.
+                let listed = ClientRequest { body: listed.into(), ..request.clone() };
+                let action = Box::pin(self.process(&listed, summary)).await;
+                return action.with_client_body(&listed.body, &request.body);
+            }
             Err(error) => {
                 return self.forward_unread(request, self.unread_key(&request.body), &error);
             }

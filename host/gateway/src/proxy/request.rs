@@ -21,8 +21,20 @@ pub enum ProxyAction {
 
 impl ProxyAction {
     /// Forwards a request unchanged; no engine sees it.
-    pub(super) fn pass_through(request: &ClientRequest) -> ProxyAction {
+    pub(crate) fn pass_through(request: &ClientRequest) -> ProxyAction {
         ProxyAction::Forward(UpstreamRequest::unchanged(request))
+    }
+
+    /// Sends the client's own bytes if nothing was changed of `read`, the form of them that was parsed.
+    #[must_use]
+    pub(super) fn with_client_body(mut self, read: &Bytes, client_body: &Bytes) -> ProxyAction {
+        if let ProxyAction::Forward(forward) = &mut self
+            && forward.body.as_ptr() == read.as_ptr()
+            && forward.body.len() == read.len()
+        {
+            forward.body = client_body.clone();
+        }
+        self
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// The items. A string has none: a request of one message cannot be shortened.
+/// The items. A string has none here; see [`InboundDialect::list_prompt`](crate::inbound::InboundDialect::list_prompt).
 #[derive(Debug, Default)]
 pub(super) struct InputField<'a> {
     pub(super) items: Vec<&'a RawValue>,

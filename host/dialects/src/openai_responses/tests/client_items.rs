@@ -226,3 +226,27 @@ fn outputs_of_other_forms_are_read_and_shortened_in_their_form() {
         json!([{ "stdout": "short", "stderr": "", "outcome": { "type": "exit", "exit_code": 3 } }]);
     assert_eq!(edited(&shell)["output"], output);
 }
+
+#[test]
+fn a_prompt_that_is_a_string_is_listed_as_one_user_item() {
+    let list = |json: &str| OpenAiResponsesInbound.list_prompt(json);
+    let json = r#" {"input" : "two\n\"words\"", "model":"m","x":1.0}"#;
+    let listed = list(json).unwrap();
+    assert_eq!(
+        listed,
+        r#" {"input" : [{"type":"message","role":"user","content":"two\n\"words\""}], "model":"m","x":1.0}"#
+    );
+    let body = OpenAiResponsesInbound.parse_body(&listed).unwrap();
+    assert_eq!(body.items.len(), 1);
+    for none in [
+        r#"{"model":"m","input":"hi","previous_response_id":"resp_1"}"#,
+        r#"{"model":"m","input":"hi","conversation":{"id":"conv_1"}}"#,
+        r#"{"model":"m","input":""}"#,
+        r#"{"model":"m","input":[]}"#,
+        r#"{"model":"m","input":null}"#,
+        r#"{"model":"m"}"#,
+        r#"{"input":"#,
+    ] {
+        assert_eq!(list(none), None, "{none}");
+    }
+}
