@@ -33,8 +33,8 @@ pub(crate) use entries::{
     ToolNames, assistant_entry, inline_image, linked_entry, links_of, object_item, parse_content,
     result_entry, unknown_fields, user_entry,
 };
-pub use error::InboundError;
 pub(crate) use error::invalid_request;
+pub use error::{InboundError, describe_json_error};
 pub use item_json::parse_item;
 pub(crate) use optional::{is_true, optional_count, optional_text};
 pub use output_limit::LoweredBody;

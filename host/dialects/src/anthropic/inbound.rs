@@ -58,7 +58,8 @@ impl AnthropicBody<'_> {
 
 impl InboundDialect for AnthropicInbound {
     fn parse_body<'a>(&self, json: &'a str) -> Result<ParsedBody<'a>, InboundError> {
-        let wire: AnthropicBody<'a> = serde_json::from_str(json).map_err(invalid_request)?;
+        let wire: AnthropicBody<'a> =
+            serde_json::from_str(json).map_err(|error| invalid_request(&error, json))?;
         let is_stored = wire.continues_thread();
         let items = if is_stored { Vec::new() } else { raw_items(&wire.messages) };
         Ok(ParsedBody {

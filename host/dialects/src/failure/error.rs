@@ -83,6 +83,16 @@ impl ProviderError {
         }
     }
 
+    /// The error in a log. The provider's text may quote prompts and keys, so it is a part of the line only with
+    /// `has_content`; else the line has status and reason.
+    pub fn log_text(&self, has_content: bool) -> String {
+        if has_content {
+            return self.to_string();
+        }
+        let status = self.status.map_or_else(String::new, |status| format!("status {status}, "));
+        format!("{}/{}: {status}{}", self.provider, self.model, self.reason.describe())
+    }
+
     /// Whether the code says overflow. The message alone proves less, since it may quote the
     /// request.
     pub fn has_overflow_code(&self) -> bool {

@@ -57,9 +57,10 @@ impl InboundDialect for GeminiInbound {
     fn parse_body<'a>(&self, json: &'a str) -> Result<ParsedBody<'a>, InboundError> {
         let wire = serde_json::from_str(json).or_else(|error| {
             let Ok(count) = serde_json::from_str::<CountTokensBody<'a>>(json) else {
-                return Err(invalid_request(error));
+                return Err(invalid_request(&error, json));
             };
-            serde_json::from_str(count.generate_content_request.get()).map_err(invalid_request)
+            let request = count.generate_content_request.get();
+            serde_json::from_str(request).map_err(|error| invalid_request(&error, request))
         });
         let wire: GeminiBody<'a> = wire?;
         let items = raw_items(&wire.contents);

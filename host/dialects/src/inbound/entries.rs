@@ -16,7 +16,7 @@ use crate::message::{
 /// Parses items, each when it is needed.
 pub fn json_items(items: &[&str]) -> impl Iterator<Item = Result<Value, InboundError>> {
     items.iter().enumerate().map(|(number, item)| {
-        parse_item(item).map_err(|error| InboundError::in_message(number, error))
+        parse_item(item).map_err(|error| InboundError::in_message_json(number, &error))
     })
 }
 

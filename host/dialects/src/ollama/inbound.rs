@@ -57,7 +57,8 @@ struct OllamaMessageHead {
 impl InboundDialect for OllamaInbound {
     /// The system prompt is the leading run of system messages.
     fn parse_body<'a>(&self, json: &'a str) -> Result<ParsedBody<'a>, InboundError> {
-        let wire: OllamaBody<'a> = serde_json::from_str(json).map_err(invalid_request)?;
+        let wire: OllamaBody<'a> =
+            serde_json::from_str(json).map_err(|error| invalid_request(&error, json))?;
         let (leading, items) =
             split_instructions(wire.messages.as_deref().unwrap_or_default(), is_instruction);
         let options = wire.options.as_ref();

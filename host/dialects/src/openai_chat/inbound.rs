@@ -63,7 +63,8 @@ struct MessageHead {
 impl InboundDialect for OpenAiChatInbound {
     /// The system prompt is the leading run of system messages.
     fn parse_body<'a>(&self, json: &'a str) -> Result<ParsedBody<'a>, InboundError> {
-        let wire: ChatRequestBody<'a> = serde_json::from_str(json).map_err(invalid_request)?;
+        let wire: ChatRequestBody<'a> =
+            serde_json::from_str(json).map_err(|error| invalid_request(&error, json))?;
         let (leading, items) = split_instructions(&wire.messages, is_instruction);
         let fields = raw_fields([wire.tools, wire.functions, wire.response_format]);
         Ok(ParsedBody {

@@ -135,7 +135,8 @@ impl ItemRun {
 
 impl InboundDialect for OpenAiResponsesInbound {
     fn parse_body<'a>(&self, json: &'a str) -> Result<ParsedBody<'a>, InboundError> {
-        let wire: ResponsesBody<'a> = serde_json::from_str(json).map_err(invalid_request)?;
+        let wire: ResponsesBody<'a> =
+            serde_json::from_str(json).map_err(|error| invalid_request(&error, json))?;
         let input = if wire.is_stored() { Vec::new() } else { wire.input.items };
         let is_instruction = |item: &str| {
             parse_object(item).is_ok_and(|item| kind_of(&item) == ItemKind::Instruction)

@@ -3,6 +3,7 @@
 use std::num::NonZeroU64;
 
 use ctxhost_config::MAX_WINDOW_TOKENS;
+use ctxhost_dialects::inbound::describe_json_error;
 use ctxhost_engine_api::transcript::tokens;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -28,8 +29,11 @@ impl<'a> CompressRequest<'a> {
         if !body.trim_ascii_start().starts_with(b"{") {
             return Err(format!("the body is not a JSON object; {EXPECTED}"));
         }
-        let request: CompressRequest<'a> = serde_json::from_slice(body)
-            .map_err(|error| format!("cannot parse the body ({error}); {EXPECTED}"))?;
+        let describe = |error| {
+            let json = std::str::from_utf8(body).unwrap_or_default();
+            format!("cannot parse the body ({}); {EXPECTED}", describe_json_error(&error, json))
+        };
+        let request: CompressRequest<'a> = serde_json::from_slice(body).map_err(describe)?;
         let messages: Vec<&RawValue> = serde_json::from_str(request.messages.get())
             .map_err(|_| format!("`messages` is not a list; {EXPECTED}"))?;
         if messages.is_empty() {
@@ -62,7 +66,7 @@ impl<'a> CompressRequest<'a> {
         CompressionLimits { target_tokens: self.target_tokens, window_tokens: self.window_tokens }
     }
 
-    /// Estimated tokens of the messages.
+    /// Tokens of messages that the proxy cannot parse.
     pub(super) fn tokens(&self) -> u64 {
         tokens::estimate(self.messages())
     }
@@ -100,6 +104,10 @@ mod tests {
         check(r#"{"messages":[{}],"target_tokens":0}"#, "cannot parse the body");
         check(r#"{"messages":[{}],"window_tokens":"8k"}"#, "cannot parse the body");
         check(r#"{"messages":[{}],"window_tokens":1000000001}"#, "`window_tokens` is 1000000001");
+        let long = format!(r#"{{"messages":[{{}}],"target_tokens":"{}"}}"#, "x".repeat(100_000));
+        let found = "cannot parse the body (`target_tokens`: found string, expected a nonzero u64";
+        check(&long, found);
+        assert!(CompressRequest::parse(long.as_bytes()).unwrap_err().len() < 300);
         check(r#"{"messages":[{}]"#, "cannot parse the body");
         check(r#"{"messages":[{"role":}]}"#, "cannot parse the body");
         check(r#"{"messages":[{"role":"user"},{"role"]}"#, "cannot parse the body");

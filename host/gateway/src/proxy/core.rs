@@ -24,6 +24,7 @@ use ctxhost_agent::{Runtime, SessionId, TurnError};
 use ctxhost_blobs::BlobError;
 use ctxhost_config::{Config, GatewaySettings};
 use ctxhost_context::ContextError;
+use ctxhost_dialects::ProviderError;
 use ctxhost_dialects::inbound::ParsedBody;
 use ctxhost_engine::{OnEngineError, SlotError};
 use ctxhost_models::{ContextWindow, ModelName};
@@ -219,6 +220,11 @@ impl Proxy {
                  forwarded as they are, without a limit on their size"
             );
         }
+    }
+
+    /// A provider's error in a log line, with the provider's text only if the config permits content in logs.
+    pub(super) fn log_text(&self, failure: &ProviderError) -> String {
+        failure.log_text(self.config.telemetry.log_content)
     }
 
     /// The key of a request without readable messages: the start of its body, which does not change as it grows.

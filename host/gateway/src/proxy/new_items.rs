@@ -31,7 +31,9 @@ impl NewItems {
             tool_name_of: &|id| known_items.tool_of(id),
         };
         let mut items_after = (known..items.len()).map(|at| {
-            request_items.parse(at).map_err(|error| InboundError::in_message(at - known, error))
+            request_items
+                .parse(at)
+                .map_err(|error| InboundError::in_message_json(at - known, &error))
         });
         let groups = inbound.parse_items(&mut items_after, context);
         let parsed = groups.map_err(|error| error.after_items(known))?;

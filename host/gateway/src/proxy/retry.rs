@@ -100,7 +100,10 @@ impl Proxy {
         if !is_bound || request.without_thinking || is_client_history {
             return None;
         }
-        tracing::info!(%failure, "the upstream rejected the rendered history: retrying without thinking");
+        tracing::info!(
+            failure = self.log_text(failure),
+            "the upstream rejected the rendered history: retrying without thinking"
+        );
         request.without_thinking = true;
         let before = request.sent_body.clone();
         let guard = self.lock_conversation(&request.conversation).await;

@@ -61,11 +61,17 @@ impl Proxy {
         let json = std::str::from_utf8(&request.body).ok()?;
         Some(match request.endpoint.inbound().stored_overflow(json)? {
             StoredOverflow::Resend { body, history } => {
-                tracing::warn!(%failure, "a history that the provider stores is too large: sent again, and the provider drops its oldest items, now and in later requests");
+                tracing::warn!(
+                    failure = self.log_text(failure),
+                    "a history that the provider stores is too large: sent again, and the provider drops its oldest items, now and in later requests"
+                );
                 ProxyAction::Forward(truncating(request, body, history))
             }
             StoredOverflow::NotFound(error) => {
-                tracing::info!(%failure, "a thread that the provider stores is too large: the client has to send it whole");
+                tracing::info!(
+                    failure = self.log_text(failure),
+                    "a thread that the provider stores is too large: the client has to send it whole"
+                );
                 ProxyAction::Respond(client_errors::not_found(&error))
             }
         })
@@ -95,3 +101,6 @@ fn truncating(request: &ClientRequest, body: String, id: Option<String>) -> Upst
     forward.in_flight.truncated_history = Some(StoredHistory { provider, id });
     forward
 }
+
+#[cfg(test)]
+mod tests;
