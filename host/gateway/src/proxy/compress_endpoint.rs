@@ -159,6 +159,7 @@ impl Proxy {
         let target_tokens = limits.target_tokens.map(NonZeroU64::get);
         target.max_tokens =
             target_tokens.map(|tokens| tokens.saturating_sub(target.overhead_tokens));
+        target.requested_tokens = target.max_tokens;
         target
     }
 
@@ -192,7 +193,7 @@ impl Proxy {
         let compaction = if is_applied {
             "applied"
         } else {
-            compaction_label(&prompt.compactions, ingested.is_fit_only())
+            compaction_label(&prompt.compactions, ingested.client_compacts)
         };
         let conversation_tokens = ingested.conversation.state().known.client_tokens();
         let report = ShapingReport {
@@ -325,3 +326,6 @@ fn render(
     drop(items);
     RenderedMessages { body: body.into(), tokens, originals: references.originals }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,9 +1,12 @@
 //! Token counting: the count of what the model would get, not of what the client has.
 
+use std::sync::Arc;
+
 use axum::http::StatusCode;
 use ctxhost_engine_api::Plan;
 use serde_json::{Value, json};
 
+use super::blocking_pool::{is_large, run_blocking};
 use super::core::Proxy;
 use super::endpoint::Endpoint;
 use super::messages::{ClientRequest, LocalResponse, ShapingReport};
@@ -52,6 +55,21 @@ impl Proxy {
             body: count_body(&request.endpoint, tokens).to_string().into(),
             report,
         })
+    }
+
+    /// Estimated tokens of a request as the client sent it, with system prompt and tools; `None` if it cannot be parsed.
+    pub async fn estimate_request(self: &Arc<Self>, request: &ClientRequest) -> Option<u64> {
+        let (proxy, client_request) = (self.clone(), request.clone());
+        let estimating = async move { proxy.estimate_unshaped(&client_request) };
+        if is_large(request) { run_blocking(estimating).await } else { estimating.await }
+    }
+
+    fn estimate_unshaped(&self, request: &ClientRequest) -> Option<u64> {
+        let json = std::str::from_utf8(&request.body).ok()?;
+        let inbound = request.endpoint.inbound();
+        let body = request.endpoint.parse_body(json).ok()?;
+        let parsed = ParsedRequest { inbound, bytes: &request.body, json, body: &body };
+        Some(self.estimate_tokens(parsed)? + self.overhead_tokens(&body))
     }
 
     fn estimate_tokens(&self, parsed: ParsedRequest<'_>) -> Option<u64> {
