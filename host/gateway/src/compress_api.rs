@@ -12,6 +12,7 @@ use axum::routing::{get, post};
 use serde_json::json;
 
 use self::request::CompressRequest;
+use super::compression::{ReceivedBody, UnreadBody};
 use super::headers::strip_token;
 use super::limits;
 use super::originals::{is_hash, narrow_to_query};
@@ -44,25 +45,33 @@ async fn compress(State(state): State<Arc<GatewayState>>, request: Request) -> R
         Ok(body) => body,
         Err(error) => return responses::body_read_failed(&state, DIALECT, error),
     };
+    let body = match ReceivedBody::decode(&head.headers, &body, max, &state.body_budget).await {
+        Ok(ReceivedBody::Plain) => body,
+        Ok(ReceivedBody::Compressed(compressed)) => compressed.decoded().clone(),
+        Ok(ReceivedBody::Unread(error)) => return unread_response(&error),
+        Err(error) => return responses::body_read_failed(&state, DIALECT, error),
+    };
     let request_body = match CompressRequest::parse(&body) {
         Ok(request_body) => request_body,
         Err(message) => return error_response(DIALECT, StatusCode::BAD_REQUEST, &message),
     };
     let limits = request_body.limits();
-    if state.settings.pass_through || is_bypassed(&head.headers) {
-        return unchanged_response(&request_body);
-    }
     let endpoint = Endpoint::generate(DIALECT);
     let upstream = state.upstreams.select_for(&endpoint, &body);
     let provider =
         upstream.map_or_else(|| endpoint.provider().into(), |upstream| upstream.name.clone());
     let client_request =
         ClientRequest { endpoint, provider, headers: head.headers, body: body.clone() };
-    match state.proxy.compress(&client_request, limits).await {
-        Ok(Some(compressed)) => {
-            compressed_response(&compressed).unwrap_or_else(|| unchanged_response(&request_body))
+    let is_off = state.settings.pass_through || is_bypassed(&client_request.headers);
+    let compressed =
+        if is_off { Ok(None) } else { state.proxy.compress(&client_request, limits).await };
+    match compressed.map(|compressed| compressed.as_ref().and_then(compressed_response)) {
+        Ok(Some(response)) => response,
+        Ok(None) => {
+            // Counted as for compressed messages, so that a client can compare the numbers of its calls.
+            let tokens = state.proxy.estimate_request(&client_request).await;
+            unchanged_response(&request_body, tokens)
         }
-        Ok(None) => unchanged_response(&request_body),
         Err(error) => {
             let status = match error {
                 CompressError::Session(_) => StatusCode::BAD_REQUEST,
@@ -71,6 +80,14 @@ async fn compress(State(state): State<Arc<GatewayState>>, request: Request) -> R
             error_response(DIALECT, status, &error.to_string())
         }
     }
+}
+
+fn unread_response(error: &UnreadBody) -> Response<Body> {
+    let status = match error {
+        UnreadBody::Unsupported(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        UnreadBody::Damaged => StatusCode::BAD_REQUEST,
+    };
+    error_response(DIALECT, status, &format!("{error}; send JSON, uncompressed or as zstd"))
 }
 
 fn is_bypassed(headers: &HeaderMap) -> bool {
@@ -83,9 +100,10 @@ fn compressed_response(compressed: &CompressedMessages) -> Option<Response<Body>
     Some(compress_response(request_body.messages(), *before_tokens, *after_tokens, report))
 }
 
-fn unchanged_response(request_body: &CompressRequest<'_>) -> Response<Body> {
+/// `tokens` is the estimate of the proxy; `None` if it could not parse the messages.
+fn unchanged_response(request_body: &CompressRequest<'_>, tokens: Option<u64>) -> Response<Body> {
     let report = ShapingReport::unshaped("none", "");
-    let tokens = request_body.tokens();
+    let tokens = tokens.unwrap_or_else(|| request_body.tokens());
     compress_response(request_body.messages(), tokens, tokens, &report)
 }
 

@@ -20,8 +20,30 @@ pub(super) struct CompressedBody {
     decoded: Bytes,
 }
 
-impl CompressedBody {
-    /// Decompresses a body to at most `max` bytes; `None` if it is not compressed, or not with zstd.
+/// A body as its `content-encoding` lets the gateway read it.
+#[derive(Debug)]
+pub(super) enum ReceivedBody {
+    /// It is not compressed.
+    Plain,
+    /// It was decompressed.
+    Compressed(CompressedBody),
+    /// It cannot be read.
+    Unread(UnreadBody),
+}
+
+/// Why the gateway cannot read a body. Its bytes mean nothing to a parser.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum UnreadBody {
+    /// Only zstd is decompressed.
+    #[error("the content-encoding {0:?} is not supported")]
+    Unsupported(String),
+    /// The data is invalid or ends early.
+    #[error("the body cannot be decompressed (content-encoding zstd)")]
+    Damaged,
+}
+
+impl ReceivedBody {
+    /// Decompresses a body to at most `max` bytes.
     ///
     /// # Errors
     ///
@@ -31,19 +53,18 @@ impl CompressedBody {
         received: &Bytes,
         max: u64,
         budget: &BodyBudget,
-    ) -> Result<Option<CompressedBody>, BodyReadError> {
-        let Some(encoding) = headers.get(CONTENT_ENCODING) else { return Ok(None) };
-        let encoding = encoding.to_str().unwrap_or_default().trim().to_ascii_lowercase();
+    ) -> Result<ReceivedBody, BodyReadError> {
+        /// The longest name that a message shows.
+        const MAX_NAME_CHARS: usize = 40;
+        let Some(encoding) = headers.get(CONTENT_ENCODING) else { return Ok(ReceivedBody::Plain) };
+        let encoding = String::from_utf8_lossy(encoding.as_bytes()).trim().to_ascii_lowercase();
         match encoding.as_str() {
-            "" | "identity" => return Ok(None),
+            "" | "identity" => return Ok(ReceivedBody::Plain),
             // Codex compresses requests to providers that it takes for OpenAI.
             "zstd" => {}
             _ => {
-                tracing::warn!(
-                    encoding,
-                    "unsupported content-encoding: the request is forwarded unshaped"
-                );
-                return Ok(None);
+                let name = encoding.chars().take(MAX_NAME_CHARS).collect();
+                return Ok(ReceivedBody::Unread(UnreadBody::Unsupported(name)));
             }
         }
         // Both forms are held at once, so a body can never have more than the rest of the budget.
@@ -53,21 +74,19 @@ impl CompressedBody {
         let decompressing = move || (decompress(&compressed, max, &mut reservation), reservation);
         // CPU-bound: the largest body takes a good part of a second.
         match tokio::task::spawn_blocking(decompressing).await {
-            Ok((Ok(decoded), reservation)) => Ok(Some(CompressedBody {
+            Ok((Ok(decoded), reservation)) => Ok(ReceivedBody::Compressed(CompressedBody {
                 received: received.clone(),
                 decoded: reservation.attach(decoded),
             })),
             Ok((Err(DecompressError::Limit(error)), _)) => Err(error),
             Ok((Err(DecompressError::Damaged), _)) | Err(_) => {
-                tracing::warn!(
-                    encoding,
-                    "cannot decompress the body: the request is forwarded unshaped"
-                );
-                Ok(None)
+                Ok(ReceivedBody::Unread(UnreadBody::Damaged))
             }
         }
     }
+}
 
+impl CompressedBody {
     /// The decompressed body.
     pub(super) fn decoded(&self) -> &Bytes {
         &self.decoded
@@ -133,39 +152,46 @@ mod tests {
         compress_to_vec(text.as_bytes(), CompressionLevel::Fastest).into()
     }
 
+    fn decoded(body: ReceivedBody) -> CompressedBody {
+        match body {
+            ReceivedBody::Compressed(body) => body,
+            other => panic!("not decoded: {other:?}"),
+        }
+    }
+
     #[tokio::test]
     async fn zstd_bodies_are_decompressed_up_to_a_limit() {
         let text = "the same words ".repeat(1_000);
         let (received, zstd) = (compressed(&text), headers(" ZSTD"));
         let all = budget(100_000);
-        let both = CompressedBody::decode(&zstd, &received, 15_000, &all).await.unwrap().unwrap();
+        let both = decoded(ReceivedBody::decode(&zstd, &received, 15_000, &all).await.unwrap());
         assert_eq!(both.decoded(), text.as_bytes());
         assert_eq!(both.compressed_form_of(both.decoded()), Some(received.clone()));
         assert_eq!(both.compressed_form_of(&Bytes::from(text.clone())), None);
         assert_eq!(
-            CompressedBody::decode(&zstd, &received, 14_999, &all).await.unwrap_err(),
+            ReceivedBody::decode(&zstd, &received, 14_999, &all).await.unwrap_err(),
             BodyReadError::TooLarge
         );
         // A body may have several frames.
         let two = Bytes::from([&received[..], &received[..]].concat());
-        let both = CompressedBody::decode(&zstd, &two, 30_000, &all).await.unwrap().unwrap();
+        let both = decoded(ReceivedBody::decode(&zstd, &two, 30_000, &all).await.unwrap());
         assert_eq!(both.decoded().len(), 30_000);
         assert_eq!(
-            CompressedBody::decode(&zstd, &two, 29_999, &all).await.unwrap_err(),
+            ReceivedBody::decode(&zstd, &two, 29_999, &all).await.unwrap_err(),
             BodyReadError::TooLarge
         );
         assert_eq!(all.held_bytes(), 15_000 + 30_000);
-        let later = CompressedBody::decode(&zstd, &two, 100_000, &all);
+        let later = ReceivedBody::decode(&zstd, &two, 100_000, &all);
         drop(both);
-        assert!(later.await.unwrap().is_some());
+        assert_eq!(decoded(later.await.unwrap()).decoded().len(), 30_000);
         let mut others = all.reservation();
         assert!(others.try_reserve(80_000));
         assert_eq!(
-            CompressedBody::decode(&zstd, &two, 100_000, &all).await.unwrap_err(),
+            ReceivedBody::decode(&zstd, &two, 100_000, &all).await.unwrap_err(),
             BodyReadError::NoBudget
         );
         assert_eq!(all.held_bytes(), 15_000 + 80_000);
-        let never = CompressedBody::decode(&zstd, &two, 100_000, &budget(20_000)).await;
+        let never = ReceivedBody::decode(&zstd, &two, 100_000, &budget(20_000)).await;
         assert_eq!(never.unwrap_err(), BodyReadError::TooLarge);
     }
 
@@ -173,24 +199,27 @@ mod tests {
     async fn other_encodings_and_damaged_bodies_are_not_decoded() {
         let received = compressed("words");
         let cut = received.slice(..received.len() - 1);
-        for (encoding, body) in [
-            ("identity", &received),
-            ("br", &received),
-            ("zstd", &cut),
-            ("zstd", &Bytes::from("words")),
-        ] {
-            assert!(
-                CompressedBody::decode(&headers(encoding), body, 100, &budget(1_000))
-                    .await
-                    .unwrap()
-                    .is_none()
-            );
-        }
-        assert!(
-            CompressedBody::decode(&HeaderMap::new(), &received, 100, &budget(1_000))
-                .await
-                .unwrap()
-                .is_none()
-        );
+        let budget = budget(1_000);
+        let unread = async |encoding: &str, body: &Bytes| match ReceivedBody::decode(
+            &headers(encoding),
+            body,
+            100,
+            &budget,
+        )
+        .await
+        .unwrap()
+        {
+            ReceivedBody::Unread(unread) => Some(unread),
+            ReceivedBody::Plain => None,
+            ReceivedBody::Compressed(body) => panic!("decoded: {body:?}"),
+        };
+        assert_eq!(unread("identity", &received).await, None);
+        assert_eq!(unread(" BR", &received).await, Some(UnreadBody::Unsupported("br".into())));
+        assert_eq!(unread("zstd", &cut).await, Some(UnreadBody::Damaged));
+        assert_eq!(unread("zstd", &Bytes::from("words")).await, Some(UnreadBody::Damaged));
+        let long = unread(&"x".repeat(5_000), &received).await.unwrap().to_string();
+        assert!(long.len() < 100, "{long}");
+        let plain = ReceivedBody::decode(&HeaderMap::new(), &received, 100, &budget).await.unwrap();
+        assert!(matches!(plain, ReceivedBody::Plain));
     }
 }

@@ -16,7 +16,7 @@ use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE, UPGRADE};
 use axum::http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::compression::CompressedBody;
+use super::compression::{CompressedBody, ReceivedBody};
 use super::headers::{prepare_for_upstream, strip_gateway_headers, strip_token};
 use super::limits;
 use super::model_list;
@@ -113,8 +113,10 @@ async fn proxy_shaped(
         Ok(body) => body,
         Err(error) => return body_read_failed(state, dialect, error),
     };
-    let compressed = match CompressedBody::decode(&head.headers, &body, max, budget).await {
-        Ok(compressed) => compressed,
+    let (compressed, unread) = match ReceivedBody::decode(&head.headers, &body, max, budget).await {
+        Ok(ReceivedBody::Plain) => (None, None),
+        Ok(ReceivedBody::Compressed(compressed)) => (Some(compressed), None),
+        Ok(ReceivedBody::Unread(unread)) => (None, Some(unread)),
         Err(error) => return body_read_failed(state, dialect, error),
     };
     let body = compressed.as_ref().map_or(body, |compressed| compressed.decoded().clone());
@@ -126,8 +128,13 @@ async fn proxy_shaped(
     let (provider, headers) = (upstream.name.clone(), head.headers.clone());
     let request = ClientRequest { endpoint, provider, headers, body };
     prepare_for_upstream(&mut head.headers);
-    // Boxed here and below: while the upstream works, a waiting request would hold the room of both for that long.
-    let mut action = Box::pin(state.proxy.handle(&request)).await;
+    let mut action = if let Some(error) = unread {
+        tracing::warn!(%error, "the request is forwarded unshaped");
+        ProxyAction::pass_through(&request)
+    } else {
+        // Boxed here and below: while the upstream works, a waiting request would hold the room of both for that long.
+        Box::pin(state.proxy.handle(&request)).await
+    };
     let endpoint = request.endpoint;
     let mut call = ProxyCall { state, endpoint, upstream, head, compressed, permit: Some(permit) };
     // The proxy bounds the retries: `gateway.too_large_tries` smaller forms, and one without thinking.
