@@ -1,7 +1,7 @@
 //! Access control: the token, the host name, and the origin of browser pages.
 
 use std::hint::black_box;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use axum::http::header::{HOST, ORIGIN};
 use axum::http::uri::{Authority, PathAndQuery};
@@ -62,14 +62,15 @@ impl Authenticator {
         // the gateway. An address cannot be rebound.
         let denied = |status, message| Err(AccessDenied { status, message });
         let Some(host) = requested_host(request.uri(), request.headers()) else {
-            let message = format!("the request has no Host header; send \"Host: {}\"", self.bound);
+            let message =
+                format!("the request has no Host header; send \"Host: {}\"", self.address());
             return denied(StatusCode::MISDIRECTED_REQUEST, message);
         };
         if !self.is_own_host(&host) {
             let message = format!(
                 "the Host header {} names another host; use {}, or add the name to gateway.hosts",
                 quoted(&host),
-                self.bound
+                self.address()
             );
             return denied(StatusCode::MISDIRECTED_REQUEST, message);
         }
@@ -218,6 +219,16 @@ impl Authenticator {
         black_box(pairs.fold(0u8, |unlike, (one, other)| unlike | (one ^ other))) == 0
     }
 
+    /// An address for messages: a wildcard address is one to listen on, not one to send to.
+    fn address(&self) -> SocketAddr {
+        let ip = match self.bound.ip() {
+            IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+            ip => ip,
+        };
+        SocketAddr::new(ip, self.bound.port())
+    }
+
     fn is_own_host(&self, name: &str) -> bool {
         let host = host_of(name);
         // Bound to a wildcard address, the gateway does not know its addresses and accepts any.
@@ -306,6 +317,19 @@ mod tests {
         }
         let missing = access(None).check_caller(&request(&[])).unwrap_err().message;
         assert_eq!(missing, "the request has no Host header; send \"Host: 127.0.0.1:8787\"");
+    }
+
+    #[test]
+    fn a_message_shows_an_address_that_can_be_used() {
+        for (bound, shown) in
+            [("0.0.0.0:1", "127.0.0.1:1"), ("[::]:1", "[::1]:1"), ("10.0.0.1:1", "10.0.0.1:1")]
+        {
+            let access = Authenticator::new(None, bound.parse().unwrap(), &[], &[]);
+            for headers in [&[][..], &[("host", "evil.example")]] {
+                let message = access.check_caller(&request(headers)).unwrap_err().message;
+                assert!(message.contains(shown), "{message}");
+            }
+        }
     }
 
     #[test]

@@ -65,7 +65,7 @@ pub(super) async fn list_models(
     let Ok(list) =
         limits::read_body(Body::new(rest), LIST_MAX_BYTES, timeouts, &state.body_budget).await
     else {
-        let error = UpstreamError::Unreachable("its model list was incomplete".into());
+        let error = UpstreamError::NoResponse("its model list was incomplete".into());
         return responses::upstream_failed(dialect, upstream, &error);
     };
     record_stated_windows(state, dialect, &list);

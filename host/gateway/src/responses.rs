@@ -167,6 +167,13 @@ pub(super) fn upstream_failed(
             );
             (StatusCode::BAD_GATEWAY, message)
         }
+        UpstreamError::NoResponse(cause) => {
+            let message = format!(
+                "no complete response from {host}: {cause}; retry the request, and if it fails again, see the \
+                 server's log for the reason"
+            );
+            (StatusCode::BAD_GATEWAY, message)
+        }
         UpstreamError::NoKey(cause) => {
             (StatusCode::BAD_GATEWAY, format!("cannot get the API key for {host}: {cause}"))
         }

@@ -2,6 +2,7 @@
 
 mod connection_pool;
 mod request_head;
+mod upstream_error;
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -30,6 +31,7 @@ use ctxhost_dialects::failure::Classifier;
 use ctxhost_provider::{ApiKey, ProviderSettings, resolve_key};
 
 pub(super) use request_head::RequestHead;
+pub(super) use upstream_error::UpstreamError;
 
 /// One address that answers.
 #[derive(Debug)]
@@ -55,17 +57,6 @@ pub(super) struct Upstream {
     first_byte: Duration,
     proxy_authorization: Option<HeaderValue>,
     connections: UpstreamPool,
-}
-
-/// Why an upstream sent no response head.
-#[derive(Debug)]
-pub(super) enum UpstreamError {
-    /// The connection failed or broke.
-    Unreachable(String),
-    /// No response head within this time, in milliseconds.
-    TimedOut(u128),
-    /// Its API key could not be read.
-    NoKey(String),
 }
 
 /// All upstreams.
@@ -281,7 +272,7 @@ impl Upstream {
         };
         let uri = self.uri(&head.uri, key.is_some());
         *request.uri_mut() =
-            uri.ok_or_else(|| UpstreamError::Unreachable("invalid request path".into()))?;
+            uri.ok_or_else(|| UpstreamError::NoResponse("invalid request path".into()))?;
         let headers = request.headers_mut();
         // hyper sets it from the URI.
         headers.remove(HOST);
@@ -309,7 +300,7 @@ impl Upstream {
                 }
                 Ok(response)
             }
-            Ok(Err(error)) => Err(UpstreamError::Unreachable(error_chain(&error))),
+            Ok(Err(error)) => Err(UpstreamError::from_client(&error)),
             Err(_) => Err(UpstreamError::TimedOut(self.first_byte.as_millis())),
         }
     }
@@ -412,20 +403,6 @@ fn own_headers(settings: &ProviderSettings) -> Result<HeaderMap, String> {
     Ok(headers)
 }
 
-/// An error and its causes, the innermost last.
-fn error_chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut messages: Vec<String> = Vec::new();
-    let mut next = Some(error);
-    while let Some(error) = next {
-        let message = error.to_string();
-        if messages.last() != Some(&message) {
-            messages.push(message);
-        }
-        next = error.source();
-    }
-    messages.join(": ")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -483,6 +460,26 @@ mod tests {
         let error = Upstream::open(&Config::default(), dialect, written, &trusted).unwrap_err();
         let messages = error.to_string();
         assert!(!messages.contains("secret") && messages.contains("x:1/v1"), "{messages}");
+    }
+
+    #[tokio::test]
+    async fn an_upstream_that_closes_a_connection_is_not_called_unreachable() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        let send = async || {
+            let head = RequestHead {
+                method: axum::http::Method::GET,
+                uri: Uri::from_static("/v1/models"),
+                headers: HeaderMap::new(),
+            };
+            opened(&address).send(&head, Body::empty()).await.unwrap_err()
+        };
+        let closing = async { drop(listener.accept().await.unwrap()) };
+        let (error, ()) = tokio::join!(send(), closing);
+        assert!(matches!(error, UpstreamError::NoResponse(_)), "{error:?}");
+        drop(listener);
+        let error = send().await;
+        assert!(matches!(error, UpstreamError::Unreachable(_)), "{error:?}");
     }
 
     #[test]
