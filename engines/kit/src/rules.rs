@@ -35,7 +35,15 @@ const RULE_WORDS: &str = concat!(
     r"|всегда|никогда|с этого момента|отныне|впредь|больше не|теперь|завжди|ніколи|відтепер|більше не",
 );
 /// Words that announce a rule with the colon behind them.
-const RULE_TITLES: &str = "important|rule|note|correction";
+const RULE_TITLES: &str = concat!(
+    "important|rule|note|correction|wichtig|regel|hinweis|korrektur|règle|remarque|importante|regla|nota|corrección",
+    "|regra|correção|regola|correzione|belangrijk|opmerking|correctie|ważne|zasada|uwaga|poprawka",
+    "|önemli|kural|düzeltme|penting|aturan|catatan|koreksi|quan trọng|quy tắc|lưu ý|sửa lại",
+    "|важно|правило|примечание|исправление|важливо|примітка|виправлення",
+    "|重要|规则|規則|注意|更正|ルール|訂正|중요|규칙|참고|수정|مهم|قاعدة|ملاحظة|تصحيح|महत्वपूर्ण|नियम|सुधार",
+);
+/// A colon as these languages write it.
+const COLON: &str = r"\s?[:：]";
 /// Cues in Chinese, Japanese, Korean, Arabic and Hindi, which stand anywhere.
 const RULE_SIGNS: &str = concat!(
     r"总是|總是|永远|永遠|不要|从现在|從現在|必须|必須|禁止|务必|始终|一律|以后|以後|今後|これから|常に|必ず|絶対|決して|しないで",
@@ -44,9 +52,9 @@ const RULE_SIGNS: &str = concat!(
 /// Cues that an earlier rule does not hold any more.
 const CHANGE_PATTERN: &str = concat!(
     r"(?i)\b(?:instead|no longer|from now on|going forward|anymore|any more|changed?|switch(?:ed)?|replace[sd]?|moved?|now|actually|correction|update[sd]?|rather than|scrap|forget",
-    r"|ab (?:jetzt|sofort)|nicht mehr|stattdessen|korrektur|désormais|dorénavant|corrección|corre[cç][aã]o|correzione|correctie",
+    r"|ab (?:jetzt|sofort)|nicht mehr|stattdessen|korrektur|désormais|dorénavant|corrección|corre[cç][aã]o|correzione|correctie|poprawka|düzeltme|koreksi|sửa lại",
     r"|a partir de (?:ahora|agora)|à partir de maintenant|d'ora in poi|vanaf nu|od teraz|bundan sonra|mulai sekarang|từ giờ",
-    r"|исправление|с этого момента|отныне|впредь|больше не|теперь|вместо|відтепер|замість)\b",
+    r"|исправление|виправлення|с этого момента|отныне|впредь|больше не|теперь|вместо|відтепер|замість)\b",
     r"|从现在|從現在|以后|以後|今後|これから|改|更正|訂正|수정|지금부터|تصحيح|من الآن|सुधार|अब से",
 );
 
@@ -59,12 +67,12 @@ const READ_BYTES: usize = 4_000;
 
 /// The cues, as they are written.
 static RULE_CUES: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(&format!(r"(?i)\b(?:(?:{RULE_WORDS})\b|(?:{RULE_TITLES}):)|{RULE_SIGNS}")).ok()
+    Regex::new(&format!(r"(?i)\b(?:(?:{RULE_WORDS})\b|(?:{RULE_TITLES}){COLON})|{RULE_SIGNS}")).ok()
 });
 /// Finds the same cues, with what stands beside them.
 // Without `\b`: where a text is not ASCII, an automaton cannot decide it, and the search takes ten times as long.
 static HAS_CUE: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    let words = format!(r"(?:{RULE_WORDS})(?:\W|$)|(?:{RULE_TITLES}):");
+    let words = format!(r"(?:{RULE_WORDS})(?:\W|$)|(?:{RULE_TITLES}){COLON}");
     Regex::new(&format!(r"(?i)(?:^|\W)(?:{words})|{RULE_SIGNS}")).ok()
 });
 static CHANGE_CUES: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(CHANGE_PATTERN).ok());
@@ -177,7 +185,18 @@ mod tests {
 
     #[test]
     fn a_title_announces_a_rule() {
-        for rule in ["Important: the tests need port 5433.", "NOTE: main is protected."] {
+        for rule in [
+            "Important: the tests need port 5433.",
+            "NOTE: main is protected.",
+            "Wichtig: die Tests brauchen Port 5433.",
+            "Règle : les tests utilisent le port 5433.",
+            "Nota: main está protegida.",
+            "Önemli: testler 5433 portunu kullanır.",
+            "Важно: тесты используют порт 5433.",
+            "重要：测试使用端口 5433。",
+            "참고: 테스트는 5433 포트를 씁니다.",
+            "مهم: الاختبارات تستخدم المنفذ 5433.",
+        ] {
             assert_eq!(rules(rule), [rule]);
             assert_eq!(cues_of(rule).len(), 1, "{rule}");
         }
@@ -187,7 +206,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_cue_is_found_where_it_is_written(
-            words in prop::collection::vec("always|Never|important:|note|i prefer|ponies|nie|niemand|больше не|теперьѣ|é|_|总是|x", 1..6),
+            words in prop::collection::vec("always|Never|important:|règle :|重要：|note|i prefer|ponies|nie|niemand|больше не|теперьѣ|é|_|总是|x", 1..6),
             gap in " |é|_|—|",
         ) {
             let line = words.join(&gap);
