@@ -25,6 +25,9 @@ use ctxhost_engine_api::transcript::tokens;
 use ctxhost_models::ModelName;
 use factor::TokenFactor;
 
+/// The smallest factor of a count that may lack cached tokens: no estimate errs by more than half.
+const MIN_UNPROVEN_FACTOR: f64 = 0.5;
+
 /// A part of a request: the system prompt, the tools, or one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SizePart {
@@ -91,11 +94,12 @@ impl TokenCount {
 /// How a count was used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CountTrust {
-    /// For the factor, and as the anchor of requests that start like this one.
+    /// As the anchor of requests that start like this one, and for the factor if no cached tokens can be missing.
     Anchored,
     /// For the factor only: a compaction has changed the conversation since.
     LearnedOnly,
-    /// Not at all: it is far below the estimate, so the provider has probably truncated the prompt.
+    /// Not at all: it is far below the estimate, so the provider has probably truncated the prompt or left out what it
+    /// had cached.
     Doubtful,
     /// Not at all: the count is missing, or the answer was aborted.
     Ignored,
@@ -240,13 +244,15 @@ impl TokenAccounting {
         typical.min(self.limit_factor())
     }
 
-    /// Records the usage of an answer. The whole prompt counts, including cached tokens.
+    /// Records the usage of an answer. The whole prompt counts, including cached tokens, where the server is known to
+    /// count these.
     pub fn record_usage(
         &mut self,
         model: &ModelName,
         prompt: &RequestSize,
         usage: &TokenUsage,
         stop: StopReason,
+        counts_cached: bool,
     ) -> CountTrust {
         match stop {
             StopReason::Error | StopReason::Aborted => CountTrust::Ignored,
@@ -255,7 +261,7 @@ impl TokenAccounting {
                 if usage.prompt_tokens() <= MAX_WINDOW_TOKENS {
                     self.discard_exceeded_window(model, usage.prompt_tokens());
                 }
-                self.record_count(model, prompt, usage.prompt_tokens())
+                self.record(model, prompt, usage.prompt_tokens(), counts_cached)
             }
         }
     }
@@ -274,19 +280,35 @@ impl TokenAccounting {
         prompt: &RequestSize,
         counted_tokens: u64,
     ) -> CountTrust {
+        self.record(model, prompt, counted_tokens, true)
+    }
+
+    /// Records a count, of which `is_whole` is whether no cached tokens can be missing.
+    fn record(
+        &mut self,
+        model: &ModelName,
+        prompt: &RequestSize,
+        counted_tokens: u64,
+        is_whole: bool,
+    ) -> CountTrust {
         let estimate_tokens = prompt.estimate_tokens();
         if counted_tokens == 0 || estimate_tokens == 0 {
             return CountTrust::Ignored;
         }
         let factor = counted_tokens as f64 / estimate_tokens as f64;
+        // So small a count is rather a truncated prompt, or one without its cached part, than a good tokenizer.
+        let least_factor =
+            self.settings.min_factor.max(if is_whole { 0.0 } else { MIN_UNPROVEN_FACTOR });
+        let is_below_prefix = !is_whole && counted_tokens < self.count(prompt).counted_tokens;
         // Above the largest possible window the count must be wrong.
-        // So small a count is rather a truncated prompt than a good tokenizer.
-        if factor < self.settings.min_factor || counted_tokens > MAX_WINDOW_TOKENS {
+        if factor < least_factor || is_below_prefix || counted_tokens > MAX_WINDOW_TOKENS {
             return CountTrust::Doubtful;
         }
         let known = self.models.entry(model.clone()).or_default();
+        // A count without cached tokens says how many tokens a text has at least.
+        let is_certain = is_whole || factor >= 1.0;
         // In a small request the fixed overhead of the provider's template dominates.
-        if estimate_tokens >= self.settings.min_request_tokens {
+        if is_certain && estimate_tokens >= self.settings.min_request_tokens {
             known.factor.record(factor, &self.settings);
         }
         if prompt.generation != self.generation {

@@ -274,6 +274,8 @@ impl Context {
     ) -> Result<Prompt, ContextError> {
         let view = self.view();
         let settings = &self.settings.invariants;
+        // Without what the pinned entries are given beyond it.
+        let allowed_tokens = budget.tokens;
         let mut others = [budget, budget.without_reserve()].into_iter();
         let mut budget = self.trim_budget(target, &view, budget);
         let mut plan = emergency_trim_plan(&view, budget.tokens, settings);
@@ -304,7 +306,7 @@ impl Context {
                 model = model.id,
                 window_tokens = model.window_tokens,
                 "emergency trim: neither a plan nor a compaction fits the budget; {}. Later trims of this session are logged at debug level",
-                trim_advice(target, &view, budget.tokens, model.window_tokens)
+                trim_advice(target, &view, allowed_tokens, model.window_tokens)
             );
         }
         // Each later request of a full session would repeat the warning.

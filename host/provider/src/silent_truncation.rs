@@ -32,6 +32,8 @@ use ctxhost_engine_api::transcript::tokens::group_thousands;
 pub struct SentPrompt {
     /// The whole prompt: system, tools and messages.
     pub prompt_tokens: u64,
+    /// The estimate of all of it, without counts and what was learned from them.
+    pub estimated_tokens: u64,
     /// Its share of images, whose price differs tenfold between models.
     pub image_tokens: u64,
     /// How it was counted.
@@ -76,7 +78,10 @@ impl SentPrompt {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CountHistory {
     sent_tokens: u64,
+    estimated_tokens: u64,
     counted_tokens: u64,
+    /// The last answer, which the server may have cached as well.
+    answer_tokens: u64,
     counts_cached: bool,
 }
 
@@ -89,8 +94,19 @@ impl CountHistory {
         let shows_cache = usage.cache_read > 0;
         let counts_cached = self.counts_cached
             || shows_cache
-            || (grew && self.includes_previous(sent.prompt_tokens, counted_tokens));
-        CountHistory { sent_tokens: sent.prompt_tokens, counted_tokens, counts_cached }
+            || (grew && self.includes_previous(sent, counted_tokens));
+        CountHistory {
+            sent_tokens: sent.prompt_tokens,
+            estimated_tokens: sent.estimated_tokens,
+            counted_tokens,
+            answer_tokens: usage.output,
+            counts_cached,
+        }
+    }
+
+    /// Whether the server is known to count cached tokens. Until then a count may be of the new part alone.
+    pub fn counts_cached(&self) -> bool {
+        self.counts_cached
     }
 
     /// The history after the prompt was rebuilt: knowledge of the server stays, sizes are dropped.
@@ -101,10 +117,16 @@ impl CountHistory {
 
     /// Whether the count of a prompt that grew little includes the previous prompt. A server that
     /// omits cached tokens would have counted little.
-    fn includes_previous(self, sent: u64, counted: u64) -> bool {
+    fn includes_previous(self, sent: &SentPrompt, counted: u64) -> bool {
         let before = self.counted_tokens;
         // A prompt that grew by more could reach the old count by its new part alone.
-        before > 0 && counted >= before && sent <= before + before / 4
+        before > 0 && counted >= before && self.new_tokens(sent) <= before / 4
+    }
+
+    /// The estimate of what a prompt has beyond the last one. A factor that was learned from counts without cached
+    /// tokens would make it too small.
+    fn new_tokens(self, sent: &SentPrompt) -> u64 {
+        sent.estimated_tokens.saturating_sub(self.estimated_tokens)
     }
 
     /// Whether a larger prompt got exactly the count of the last one.
@@ -122,12 +144,7 @@ impl CountHistory {
     /// Whether both counts are equal because each counts only the new part, and the parts are
     /// equal.
     fn counts_new_alone(self, sent: &SentPrompt, counted: u64) -> bool {
-        let before = match sent.basis {
-            CountBasis::Estimated => self.sent_tokens,
-            CountBasis::Tokenizer | CountBasis::Anchored => self.counted_tokens,
-        };
-        let new = sent.prompt_tokens.saturating_sub(before);
-        self.explains_count(sent.prompt_tokens, counted) && new >= counted / 2
+        self.explains_count(sent, counted) && self.new_tokens(sent) >= counted / 2
     }
 
     /// The certain size of a prompt that includes the last one.
@@ -144,8 +161,9 @@ impl CountHistory {
     }
 
     /// Whether the count is plausible for a server that omits cached tokens.
-    fn explains_count(self, sent: u64, counted: u64) -> bool {
-        let new = sent.saturating_sub(self.sent_tokens);
+    fn explains_count(self, sent: &SentPrompt, counted: u64) -> bool {
+        // What the server wrote itself may be cached.
+        let new = self.new_tokens(sent).saturating_sub(self.answer_tokens);
         !self.counts_cached && self.sent_tokens > 0 && new <= counted.saturating_mul(2)
     }
 }
@@ -254,7 +272,7 @@ fn find_cut_window(sent: &SentPrompt, before: CountHistory, counted: u64) -> Opt
     let (window, floor) = (sent.window_tokens, sent.floor_tokens());
     let fingerprint = fingerprint::window_of(sent, counted);
     // A server that omits cached tokens may hit such a size by chance.
-    if fingerprint.is_some() && !before.explains_count(sent.prompt_tokens, counted) {
+    if fingerprint.is_some() && !before.explains_count(sent, counted) {
         return fingerprint;
     }
     if before.is_stuck(sent, counted) {

@@ -40,7 +40,7 @@ fn what_the_provider_counted_is_not_estimated_again() {
     let sent = account.request_size(parts(10));
     let reported = usage(1_000, 9_000, 3_000);
     assert_eq!(
-        account.record_usage(&model("m"), &sent, &reported, StopReason::Stop),
+        account.record_usage(&model("m"), &sent, &reported, StopReason::Stop, true),
         CountTrust::Anchored
     );
     let next = account.count(&account.request_size(parts(12)));
@@ -54,7 +54,7 @@ fn what_the_provider_counted_is_not_estimated_again() {
 fn a_request_that_begins_otherwise_is_estimated_whole() {
     let mut account = account();
     let sent = account.request_size(parts(10));
-    account.record_usage(&model("m"), &sent, &usage(10_000, 0, 0), StopReason::Stop);
+    account.record_usage(&model("m"), &sent, &usage(10_000, 0, 0), StopReason::Stop, true);
     let mut changed = parts(12);
     changed[3] = part(99, 5);
     let shorter = parts(9);
@@ -75,17 +75,17 @@ fn system_and_tools_count() {
 fn no_count_from_before_a_compaction_is_trusted() {
     let mut account = account();
     let before = account.request_size(parts(10));
-    account.record_usage(&model("m"), &before, &usage(10_000, 0, 0), StopReason::Stop);
+    account.record_usage(&model("m"), &before, &usage(10_000, 0, 0), StopReason::Stop, true);
     let in_flight = account.request_size(parts(11));
     account.invalidate_anchors();
     // The same words again, by chance: the count is not used all the same.
     assert_eq!(account.count(&account.request_size(parts(10))), TokenCount::estimated(10_000));
     let late =
-        account.record_usage(&model("m"), &in_flight, &usage(11_000, 0, 0), StopReason::Stop);
+        account.record_usage(&model("m"), &in_flight, &usage(11_000, 0, 0), StopReason::Stop, true);
     assert_eq!(late, CountTrust::LearnedOnly);
     assert_eq!(account.count(&account.request_size(parts(11))), TokenCount::estimated(11_000));
     let after = account.request_size(parts(2));
-    account.record_usage(&model("m"), &after, &usage(2_500, 0, 0), StopReason::Stop);
+    account.record_usage(&model("m"), &after, &usage(2_500, 0, 0), StopReason::Stop, true);
     assert_eq!(account.count(&account.request_size(parts(3))).counted_tokens, 2_500);
 }
 
@@ -94,7 +94,7 @@ fn each_model_has_its_window_its_factor_and_its_count() {
     let mut account = account();
     for _ in 0..5 {
         let sent = account.request_size(parts(10));
-        account.record_usage(&model("m"), &sent, &usage(20_000, 0, 0), StopReason::Stop);
+        account.record_usage(&model("m"), &sent, &usage(20_000, 0, 0), StopReason::Stop, true);
     }
     account.use_model(model("n"), 8_000);
     assert_eq!(account.window_tokens(), 8_000);
@@ -110,7 +110,7 @@ fn counts_that_say_nothing_change_nothing() {
     let mut account = account();
     let sent = account.request_size(parts(10));
     let ask = |account: &mut TokenAccounting, reported: TokenUsage, stop| {
-        account.record_usage(&model("m"), &sent, &reported, stop)
+        account.record_usage(&model("m"), &sent, &reported, stop, true)
     };
     assert_eq!(ask(&mut account, usage(9_000, 0, 0), StopReason::Aborted), CountTrust::Ignored);
     assert_eq!(ask(&mut account, usage(9_000, 0, 0), StopReason::Error), CountTrust::Ignored);
@@ -122,11 +122,40 @@ fn counts_that_say_nothing_change_nothing() {
 }
 
 #[test]
+fn a_count_that_may_lack_cached_tokens_teaches_no_small_factor() {
+    let mut account = account();
+    let record = |account: &mut TokenAccounting, count: u64, tokens: u64| {
+        let sent = account.request_size(parts(count));
+        account.record_usage(&model("m"), &sent, &usage(tokens, 0, 0), StopReason::Stop, false)
+    };
+    for (count, tokens) in [(4, 4_000), (6, 2_000), (8, 2_000), (10, 2_000), (12, 2_000)] {
+        record(&mut account, count, tokens);
+    }
+    assert_eq!((account.usual_factor(), account.limit_factor()), (1.0, 1.2));
+    // The first count is of the whole prompt; the others are less than it.
+    let size = account.count(&account.request_size(parts(12)));
+    assert_eq!(size, TokenCount { counted_tokens: 4_000, estimated_tokens: 8_000 });
+    assert_eq!(record(&mut account, 14, 9_000), CountTrust::Anchored);
+    assert_eq!(record(&mut account, 16, 7_900), CountTrust::Doubtful);
+    // That it has at least so many is certain.
+    for _ in 0..9 {
+        record(&mut account, 16, 24_000);
+    }
+    assert_eq!(account.usual_factor(), 1.5);
+}
+
+#[test]
 fn limits_follow_the_upper_quantile_and_targets_the_median() {
     let mut account = account();
     for tenths in [10, 10, 10, 10, 10, 11, 11, 12, 15, 30] {
         let sent = account.request_size(parts(10));
-        account.record_usage(&model("m"), &sent, &usage(tenths * 1_000, 0, 0), StopReason::Stop);
+        account.record_usage(
+            &model("m"),
+            &sent,
+            &usage(tenths * 1_000, 0, 0),
+            StopReason::Stop,
+            true,
+        );
     }
     assert_eq!((account.usual_factor(), account.limit_factor()), (1.0, 1.5));
 }
@@ -199,7 +228,7 @@ proptest! {
                     let cached = counted * split / 100;
                     let reported = usage(counted - cached, cached - cached / 2, cached / 2);
                     let current = account.model().clone();
-                    let trust = account.record_usage(&current, &prompt, &reported, StopReason::ToolUse);
+                    let trust = account.record_usage(&current, &prompt, &reported, StopReason::ToolUse, true);
                     let size = account.count(&prompt);
                     if trust == CountTrust::Anchored {
                         prop_assert_eq!(size, TokenCount { counted_tokens: counted, estimated_tokens: 0 });
@@ -246,7 +275,7 @@ fn a_restart_restores_the_factors_of_each_model() {
     let mut stored = 0;
     let mut answer = |account: &mut TokenAccounting, id: &str, counted: u64| {
         let sent = account.request_size(parts(10));
-        account.record_usage(&model(id), &sent, &usage(counted, 0, 0), StopReason::Stop);
+        account.record_usage(&model(id), &sent, &usage(counted, 0, 0), StopReason::Stop, true);
         if let Some(record) = account.unstored_record(&model(id)) {
             session.append_at(record, 0).unwrap();
             account.mark_stored(&model(id));

@@ -3,7 +3,13 @@ use proptest::prelude::*;
 use super::*;
 
 fn sent(prompt_tokens: u64, certainty: CountBasis, window_tokens: u64) -> SentPrompt {
-    SentPrompt { prompt_tokens, image_tokens: 0, basis: certainty, window_tokens }
+    SentPrompt {
+        prompt_tokens,
+        estimated_tokens: prompt_tokens,
+        image_tokens: 0,
+        basis: certainty,
+        window_tokens,
+    }
 }
 
 fn counted(input: u64, output: u64) -> TokenUsage {
@@ -93,6 +99,30 @@ fn an_old_server_that_omits_cached_tokens_is_not_a_cut() {
 }
 
 #[test]
+fn new_parts_of_one_size_are_not_a_cut_where_cached_tokens_are_omitted() {
+    // Chunks of a file, each counted alone, with a factor that was learned from such counts.
+    for factor_percent in [25, 40, 100] {
+        for answer_tokens in [30, 6_000] {
+            let mut counts = CountHistory::default();
+            for turn in 1..=20u64 {
+                let estimated_tokens = (1_500 + answer_tokens) * turn;
+                let prompt_tokens =
+                    if turn == 1 { 1_500 } else { 1_500 + 1_500 * factor_percent / 100 };
+                let sent = SentPrompt {
+                    estimated_tokens,
+                    ..sent(prompt_tokens, CountBasis::Anchored, 131_072)
+                };
+                let usage = counted(1_500, answer_tokens);
+                let verdict = SilentTruncation::detect(&sent, counts, &usage, StopReason::Stop);
+                assert_eq!(verdict, None, "{factor_percent} {answer_tokens} {turn}");
+                counts = counts.with_answer(&sent, &usage, true);
+                assert!(!counts.counts_cached(), "{factor_percent} {answer_tokens} {turn}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_new_part_may_have_the_size_of_a_cut_by_chance() {
     // The file that was just read has 2,050 tokens, and the server counts nothing else.
     let before = CountHistory::default().with_answer(
@@ -151,6 +181,7 @@ fn cheap_images_are_not_a_cut() {
     // Twenty images at 2,000 tokens in the estimate, at 256 in the model.
     let prompt = SentPrompt {
         prompt_tokens: 41_000,
+        estimated_tokens: 41_000,
         image_tokens: 40_000,
         basis: CountBasis::Estimated,
         window_tokens: 16_384,
@@ -219,7 +250,10 @@ fn found(window: u64, left: u64, first: u64, step: u64, error_percent: u64) -> O
             Some(count) => (count + estimate(step), CountBasis::Anchored),
             None => (estimate(truth), CountBasis::Estimated),
         };
-        let sent = sent(prompt_tokens, certainty, 131_072);
+        let sent = SentPrompt {
+            estimated_tokens: estimate(truth),
+            ..sent(prompt_tokens, certainty, 131_072)
+        };
         let input = if truth > window { left } else { truth };
         cuts += u64::from(truth > window);
         let usage = counted(input, 40);
