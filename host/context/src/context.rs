@@ -116,9 +116,13 @@ impl Context {
         target.window_tokens.min(learned.map_or(u64::MAX, |window| window.tokens))
     }
 
-    /// The window that the compactions made for a target record, in provider tokens; `None` for a fixed budget.
+    /// The part of the window for the conversation, which the compactions made for a target record; `None` for a fixed
+    /// budget. A limit after a refusal does not count: the history before such a compaction would be refused again.
     pub(crate) fn recorded_window(&self, target: &Target) -> Option<u64> {
-        target.budget.is_none().then(|| self.window_tokens(target))
+        let window_tokens = self.window_tokens(target).saturating_sub(target.overhead_tokens);
+        let window_tokens = window_tokens.min(target.requested_tokens.unwrap_or(u64::MAX));
+        // Nothing is twice as large as 0.
+        target.budget.is_none().then_some(window_tokens.max(1))
     }
 
     fn learned_window(&self, target: &Target) -> Option<LearnedWindow> {
@@ -186,6 +190,7 @@ impl Context {
         let is_anchored = count.counted_tokens > 0;
         let expectation = SentPrompt {
             prompt_tokens: self.accounting.expected(count),
+            estimated_tokens: sent.size.estimate_tokens(),
             image_tokens: sent.image_tokens,
             basis: if is_anchored { CountBasis::Anchored } else { CountBasis::Estimated },
             window_tokens: self.window_tokens(target),
@@ -194,10 +199,16 @@ impl Context {
         match &truncation {
             None => {
                 self.counts = self.counts.with_answer(&expectation, usage, is_anchored);
-                self.accounting.record_usage(&target.model, &sent.size, usage, stop);
+                let counts_cached = self.counts.counts_cached();
+                self.accounting.record_usage(&target.model, &sent.size, usage, stop, counts_cached);
                 self.store_accounting(target);
             }
             Some(truncation) => {
+                tracing::warn!(
+                    session = self.id(),
+                    window_tokens = truncation.window_tokens,
+                    "{truncation}"
+                );
                 self.counts = self.counts.reset_sizes();
                 self.learn_window(target, truncation.window_tokens, false);
             }

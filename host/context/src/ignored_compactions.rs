@@ -10,7 +10,8 @@ use ctxhost_engine_api::Trigger;
 /// with it the provider's cache, stays as it is.
 const MIN_RATIO: u64 = 2;
 
-/// The key of the host's details of a compaction record for the window it was made for.
+/// The key of the host's details of a compaction record for the window it was made for, without what system prompt and
+/// tools took of it.
 pub(crate) const WINDOW_KEY: &str = "windowTokens";
 
 /// The newest compactions of a branch that do not count for a window.
@@ -90,6 +91,38 @@ mod tests {
         }
         let raw = json!({"role": "user", "content": [{"type": "text", "text": "and now?"}]});
         context.append([RecordBody::message(&raw.to_string()).unwrap()]).unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_one_request_leaves_no_room_for_comes_back() {
+        let window_tokens = 200_000;
+        let whole_window = Target { window_tokens, ..Target::default() };
+        for target in [
+            Target { overhead_tokens: 140_000, ..whole_window.clone() },
+            Target {
+                max_tokens: Some(9_000),
+                requested_tokens: Some(9_000),
+                ..whole_window.clone()
+            },
+        ] {
+            let mut context = context(60);
+            let whole = context.view().len();
+            assert_eq!(compactions(&context.prepare(&target).await.unwrap()), 1, "{target:?}");
+            let compacted = context.view().len();
+            let prompt = context.prepare(&whole_window).await.unwrap();
+            assert_eq!((prompt.items().len(), compactions(&prompt)), (whole, 0), "{target:?}");
+            // The same request again continues where it was.
+            context.prepare(&target).await.unwrap();
+            assert_eq!(context.view().len(), compacted, "{target:?}");
+        }
+        // After a refusal the whole history would be refused again.
+        let mut context = context(60);
+        let refused =
+            Target { max_tokens: Some(9_000), trigger: Trigger::Overflow, ..whole_window.clone() };
+        context.prepare(&refused).await.unwrap();
+        let compacted = context.view().len();
+        context.prepare(&whole_window).await.unwrap();
+        assert_eq!(context.view().len(), compacted);
     }
 
     async fn prepare(context: &mut Context, window_tokens: u64) -> Prompt {

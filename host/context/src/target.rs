@@ -25,6 +25,9 @@ pub struct Target {
     pub overhead_tokens: u64,
     /// The maximum size of the conversation, in estimated tokens.
     pub max_tokens: Option<u64>,
+    /// The maximum size that the caller wants, in estimated tokens. A compaction for much less than the next prompt may have does not
+    /// count for it, as with a smaller window.
+    pub requested_tokens: Option<u64>,
     /// The conversation's share of the budget; `None` for all of it.
     pub budget_share: Option<f64>,
     /// A fixed budget, instead of one derived from the window.
