@@ -11,6 +11,7 @@
 
 mod lines;
 mod replace;
+mod zstd;
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -25,6 +26,7 @@ pub use replace::{
     FileAccess, FileSystem, OsFileSystem, ReplaceError, STAGING_PREFIX, create_folders,
     replace_file, replace_file_on,
 };
+pub use zstd::{ZstdReader, is_zstd};
 
 /// Limit for configs, keys and small state files: 16 MiB. The largest known one has less than 1 MiB.
 pub const SMALL_FILE_BYTES: u64 = 16 << 20;

@@ -82,8 +82,29 @@ pub fn read_source_lines(source: impl Read, max_bytes: u64) -> io::Result<FileLi
     // One byte more shows that there are too many.
     let mut source = source.take(max_bytes.saturating_add(1));
     reader.read(&mut source)?;
-    check_length(max_bytes + 1 - source.limit(), max_bytes)?;
-    Ok(reader.lines)
+    if source.limit() > 0 {
+        return Ok(reader.lines);
+    }
+    // Reading ended at the limit, so the length is unknown.
+    let message = format!(
+        "it has more than {} bytes when decompressed, the limit for compressed files; decompress it first: the limit for plain files is {} bytes",
+        group_digits(max_bytes),
+        group_digits(SESSION_FILE_BYTES)
+    );
+    Err(io::Error::new(io::ErrorKind::FileTooLarge, message))
+}
+
+/// A number with its thousands apart.
+fn group_digits(number: u64) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
 }
 
 struct LineReader {
@@ -190,6 +211,18 @@ mod tests {
         assert_eq!(read.bytes, b"\nshort\n");
         assert_eq!(read.long, [LongLine { line: 1, length_bytes: 3 * CHUNK_BYTES as u64 }]);
         assert!(read.long[0].message().contains("786432 bytes"));
+    }
+
+    #[test]
+    fn a_source_above_the_limit_is_refused_without_a_length_that_is_unknown() {
+        let source = io::repeat(b'x');
+        let error = read_source_lines(source, 12_345).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
+        let error = error.to_string();
+        assert!(error.starts_with("it has more than 12,345 bytes when decompressed"), "{error}");
+        assert!(error.ends_with("4,294,967,296 bytes"), "{error}");
+        assert!(read_source_lines(&b"abc"[..], 3).is_ok());
+        assert_eq!(group_digits(7) + &group_digits(1_000), "71,000");
     }
 
     #[test]

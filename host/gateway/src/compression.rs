@@ -5,7 +5,7 @@ use std::io::Read;
 use axum::body::Bytes;
 use axum::http::HeaderMap;
 use axum::http::header::CONTENT_ENCODING;
-use ruzstd::decoding::StreamingDecoder;
+use ctxhost_files::ZstdReader;
 
 use super::body_budget::{BodyBudget, BodyReservation};
 use super::limits::BodyReadError;
@@ -114,22 +114,18 @@ fn decompress(
     max: u64,
     reservation: &mut BodyReservation,
 ) -> Result<Vec<u8>, DecompressError> {
-    let (mut rest, mut decoded) = (compressed, Vec::new());
+    let (mut content, mut decoded) = (ZstdReader::new(compressed), Vec::new());
     let mut step = vec![0; STEP_BYTES];
-    while !rest.is_empty() {
-        // A body may be several concatenated frames (RFC 8878, 3.1); the decoder reads one.
-        let mut frame = StreamingDecoder::new(&mut rest).map_err(|_| DecompressError::Damaged)?;
-        loop {
-            let read = frame.read(&mut step).map_err(|_| DecompressError::Damaged)?;
-            let Some(chunk) = step.get(..read).filter(|chunk| !chunk.is_empty()) else { break };
-            if (decoded.len() + chunk.len()) as u64 > max {
-                return Err(DecompressError::Limit(BodyReadError::TooLarge));
-            }
-            if !reservation.try_reserve(chunk.len()) {
-                return Err(DecompressError::Limit(BodyReadError::NoBudget));
-            }
-            decoded.extend_from_slice(chunk);
+    loop {
+        let read = content.read(&mut step).map_err(|_| DecompressError::Damaged)?;
+        let Some(chunk) = step.get(..read).filter(|chunk| !chunk.is_empty()) else { break };
+        if (decoded.len() + chunk.len()) as u64 > max {
+            return Err(DecompressError::Limit(BodyReadError::TooLarge));
         }
+        if !reservation.try_reserve(chunk.len()) {
+            return Err(DecompressError::Limit(BodyReadError::NoBudget));
+        }
+        decoded.extend_from_slice(chunk);
     }
     Ok(decoded)
 }

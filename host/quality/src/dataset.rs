@@ -2,11 +2,9 @@
 
 use std::io::Read as _;
 
-use ruzstd::decoding::StreamingDecoder;
+use ctxhost_files::{ZstdReader, is_zstd};
 use serde::Deserialize;
 
-/// The first bytes of a zstd frame.
-const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// Limit of an unpacked data set, in bytes.
 const UNPACKED_BYTES: u64 = 4 << 30;
 
@@ -71,8 +69,13 @@ pub struct HistoryTurn {
 #[derive(Debug, thiserror::Error)]
 pub enum DatasetError {
     /// The zstd data is invalid.
-    #[error("invalid zstd data: {0}")]
+    #[error("{0}")]
     Unpack(String),
+    /// It is too large when decompressed.
+    #[error(
+        "it has more than 4,294,967,296 bytes when decompressed, the limit for data sets; split it"
+    )]
+    TooLarge,
     /// A line is not a question.
     #[error("line {line}: {reason}")]
     Line {
@@ -93,7 +96,7 @@ pub enum DatasetError {
 ///
 /// [`DatasetError`].
 pub fn parse_questions(bytes: &[u8]) -> Result<Vec<LabelledQuestion>, DatasetError> {
-    let unpacked = if bytes.starts_with(&ZSTD_MAGIC) { unpack(bytes)? } else { bytes.to_vec() };
+    let unpacked = if is_zstd(bytes) { unpack(bytes)? } else { bytes.to_vec() };
     let text = String::from_utf8_lossy(&unpacked);
     let mut questions = Vec::new();
     for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
@@ -113,13 +116,12 @@ pub fn parse_questions(bytes: &[u8]) -> Result<Vec<LabelledQuestion>, DatasetErr
 }
 
 fn unpack(bytes: &[u8]) -> Result<Vec<u8>, DatasetError> {
-    let fault = |error: String| DatasetError::Unpack(error);
-    // The limit protects against a compressed file that expands without end.
-    let decoder = StreamingDecoder::new(bytes).map_err(|error| fault(error.to_string()))?;
     let mut unpacked = Vec::new();
-    let read = decoder.take(UNPACKED_BYTES).read_to_end(&mut unpacked);
-    read.map_err(|error| fault(error.to_string()))?;
-    Ok(unpacked)
+    // The limit protects against a compressed file that expands without end. One byte more shows that there are more.
+    let mut content = ZstdReader::new(bytes).take(UNPACKED_BYTES + 1);
+    let read = content.read_to_end(&mut unpacked);
+    read.map_err(|error| DatasetError::Unpack(error.to_string()))?;
+    if content.limit() == 0 { Err(DatasetError::TooLarge) } else { Ok(unpacked) }
 }
 
 /// The time of a turn, in milliseconds since 1970; `None` for another format.
@@ -156,6 +158,25 @@ mod tests {
             "line 1: evidence names turn 1 of 1"
         );
         assert!(matches!(parse_questions(b""), Err(DatasetError::Empty)));
+    }
+
+    #[test]
+    fn every_frame_of_a_compressed_data_set_is_read() {
+        let line = |id| {
+            format!(
+                r#"{{"id":"{id}","query":"?","evidence":[0],"turns":[{{"role":"user","text":"x"}}]}}"#
+            ) + "\n"
+        };
+        let frame = |id| {
+            let level = ruzstd::encoding::CompressionLevel::Fastest;
+            ruzstd::encoding::compress_to_vec(line(id).as_bytes(), level)
+        };
+        let both = [frame("a"), frame("b")].concat();
+        let ids: Vec<String> =
+            parse_questions(&both).unwrap().into_iter().map(|question| question.id).collect();
+        assert_eq!(ids, ["a", "b"]);
+        let cut = parse_questions(&both[..both.len() - 5]).unwrap_err().to_string();
+        assert!(cut.starts_with("the compressed data ends early"), "{cut}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::io::{self, Read};
 
-use ruzstd::decoding::StreamingDecoder;
+use ctxhost_files::ZstdReader;
 
 use super::open::{ImportOpenError, ImportedSession, open_bytes};
 
@@ -59,9 +59,7 @@ impl DemoSession {
 
     fn lines(&self) -> io::Result<Vec<u8>> {
         let mut lines = Vec::new();
-        StreamingDecoder::new(self.compressed)
-            .map_err(io::Error::other)?
-            .read_to_end(&mut lines)?;
+        ZstdReader::new(self.compressed).read_to_end(&mut lines)?;
         Ok(lines)
     }
 }

@@ -3,8 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use ctxhost_files::{FileLines, LongLine};
-use ruzstd::decoding::StreamingDecoder;
+use ctxhost_files::{FileLines, LongLine, ZstdReader, is_zstd};
 use serde_json::Value;
 
 use super::compaction::CompactionWriter;
@@ -81,20 +80,16 @@ pub fn import_messages(
     }
 }
 
-/// How data that zstd compressed begins.
-const ZSTD_MAGIC: &[u8] = b"\x28\xB5\x2F\xFD";
-
 /// Limit for a compressed recording: a small file can hold any number of bytes.
 const DECOMPRESSED_BYTES: u64 = 512 << 20;
 
 /// The lines of a recording, decompressed if Codex has compressed it.
 fn read_lines(path: &Path) -> io::Result<FileLines> {
     let lines = ctxhost_files::read_lines(path)?;
-    if !lines.bytes.starts_with(ZSTD_MAGIC) {
+    if !is_zstd(&lines.bytes) {
         return Ok(lines);
     }
-    let content = StreamingDecoder::new(&*lines.bytes).map_err(io::Error::other)?;
-    ctxhost_files::read_source_lines(content, DECOMPRESSED_BYTES)
+    ctxhost_files::read_source_lines(ZstdReader::new(&lines.bytes), DECOMPRESSED_BYTES)
 }
 
 /// Opens a recording of any format, also one compressed with zstd. Of a session in opencode's

@@ -189,7 +189,13 @@ fn a_compressed_recording_is_read() {
     let opened = super::open_file(file.path()).unwrap();
     assert_eq!((opened.format.as_str(), opened.session.branch().len()), ("codex", 5));
     std::fs::write(file.path(), &compressed[..compressed.len() / 2]).unwrap();
-    assert!(super::open_file(file.path()).is_err());
+    let error = super::open_file(file.path()).unwrap_err().to_string();
+    assert!(error.contains("ends early"), "{error}");
+    // As `cat` of two files or a parallel compressor writes it.
+    let (head, tail) = CODEX.split_at(CODEX.len() / 2);
+    let frames = [head, tail].map(|part| ruzstd::encoding::compress_to_vec(part.as_bytes(), level));
+    std::fs::write(file.path(), frames.concat()).unwrap();
+    assert_eq!(super::open_file(file.path()).unwrap().session.branch().len(), 5);
 }
 
 #[test]
