@@ -219,7 +219,7 @@ async fn unparsable_bodies_are_forwarded_unchanged() {
         r#"{"messages":[]}"#,
         r#"{"messages":[17]}"#,
         "\u{0}",
-        r#"{"input":"one text"}"#,
+        r#"{"input":""}"#,
     ] {
         for client in WIRES.map(Client::new) {
             let body = Bytes::copy_from_slice(body.as_bytes());
