@@ -13,6 +13,7 @@ use super::super::agent_folders::{
 use super::super::output::Output;
 use super::super::render::format::one_line;
 use super::measure::UnreadSession;
+use ctxhost_files::ZstdReader;
 use ctxhost_session::import::{ImportFormat, detect};
 
 /// Largest session that is read unless it is named: reading needs several times as much memory.
@@ -210,7 +211,10 @@ fn is_skipped(folder: &Path) -> bool {
     // The messages of opencode are read with their session.
     let is_of_opencode = ["message", "part"].contains(&own.as_str())
         && folder.parent().is_some_and(|parent| name(parent) == "storage");
-    SKIPPED.contains(&own.as_str()) || own == ".git" || is_of_opencode
+    // Claude Code has the files of sub-agents in a folder beside their session: ID.jsonl and ID/subagents.
+    let has_session = |parent: &Path| parent.with_file_name(name(parent) + ".jsonl").is_file();
+    let is_of_claude_code = own == "subagents" && folder.parent().is_some_and(has_session);
+    SKIPPED.contains(&own.as_str()) || own == ".git" || is_of_opencode || is_of_claude_code
 }
 
 /// Whether a file has the name of a database of opencode.
@@ -221,16 +225,22 @@ fn is_database(path: &Path) -> bool {
 
 /// Whether a file is a session of an agent, by its first lines.
 fn is_session(path: &Path) -> bool {
-    let ending = path.extension().unwrap_or_default();
-    if ending != "jsonl" && ending != "json" {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let is_compressed = name.ends_with(".jsonl.zst");
+    let is_lines = is_compressed || name.ends_with(".jsonl");
+    if !is_lines && !name.ends_with(".json") {
         return false;
     }
-    let is_lines = ending == "jsonl";
     let length = if is_lines { LINES_HEAD_BYTES } else { DOCUMENT_HEAD_BYTES };
-    let Ok(head) = read_head(path, length) else { return false };
-    let is_agent = |format: ImportFormat| {
+    let Ok(mut head) = read_head(path, length) else { return false };
+    if is_compressed {
+        head = decompress_head(&head);
+    }
+    let is_agent = |format: ImportFormat| match format {
         // Lists of messages are data sets more often than sessions, and have no compactions.
-        !matches!(format, ImportFormat::OpenAi | ImportFormat::Anthropic)
+        ImportFormat::OpenAi | ImportFormat::Anthropic => false,
+        ImportFormat::ClaudeCode => !is_of_sub_agent(path),
+        _ => true,
     };
     if is_lines {
         let lines = head.iter().rposition(|byte| *byte == b'\n');
@@ -245,9 +255,67 @@ fn is_session(path: &Path) -> bool {
         || has(&["info", "messages"])
 }
 
+/// Whether a file of Claude Code has the name of one of a sub-agent, which is a part of another session.
+fn is_of_sub_agent(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.starts_with("agent-")
+}
+
+/// The beginning of the content of compressed data. It ends early, since the data is only the beginning of a file.
+fn decompress_head(compressed: &[u8]) -> Vec<u8> {
+    let mut head = Vec::new();
+    // What was read before the end stays in the buffer; damage is reported when the session is read.
+    let _ = ZstdReader::new(compressed).take(LINES_HEAD_BYTES).read_to_end(&mut head);
+    head
+}
+
 fn read_head(path: &Path, length: u64) -> std::io::Result<Vec<u8>> {
     let mut head = Vec::new();
     let file: File = ctxhost_files::open(path)?;
     file.take(length).read_to_end(&mut head)?;
     Ok(head)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CLAUDE_CODE: &str = r#"{"type":"user","uuid":"u","parentUuid":null,"sessionId":"s","message":{"role":"user","content":"go"}}"#;
+
+    fn found(folder: &Path) -> Vec<String> {
+        let mut search = FolderSearch { depth: MAX_DEPTH, entries: 0, found: Vec::new() };
+        search.add(folder, 0);
+        let paths = search.found.into_iter().map(|session| session.path);
+        paths.map(|path| path.strip_prefix(folder).unwrap().display().to_string()).collect()
+    }
+
+    #[test]
+    fn files_of_sub_agents_are_no_sessions() {
+        let folder = tempfile::tempdir().unwrap();
+        let sub_agents = folder.path().join("one/subagents/workflows");
+        std::fs::create_dir_all(&sub_agents).unwrap();
+        for path in ["one.jsonl", "agent-two.jsonl", "one/subagents/workflows/three.jsonl"] {
+            std::fs::write(folder.path().join(path), CLAUDE_CODE).unwrap();
+        }
+        // The name alone tells nothing: other agents have other files.
+        let codex = r#"{"type":"session_meta","payload":{}}"#;
+        std::fs::write(folder.path().join("agent-codex.jsonl"), codex).unwrap();
+        assert_eq!(found(folder.path()), ["agent-codex.jsonl", "one.jsonl"]);
+    }
+
+    #[test]
+    fn compressed_sessions_are_found() {
+        let folder = tempfile::tempdir().unwrap();
+        // A frame whose content is the session in a block without compression.
+        let content = format!("{CLAUDE_CODE}\n");
+        let length = u32::try_from(content.len()).unwrap();
+        let block = (length << 3 | 1).to_le_bytes();
+        let mut frame = vec![0x28, 0xB5, 0x2F, 0xFD, 0x00, 0x58];
+        frame.extend_from_slice(&block[..3]);
+        frame.extend_from_slice(content.as_bytes());
+        std::fs::write(folder.path().join("old.jsonl.zst"), &frame).unwrap();
+        // Data sets are not sessions.
+        std::fs::write(folder.path().join("data.jsonl.zst"), &frame[..20]).unwrap();
+        assert_eq!(found(folder.path()), ["old.jsonl.zst"]);
+    }
 }
