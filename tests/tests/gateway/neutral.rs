@@ -3,6 +3,7 @@
 use axum::http::StatusCode;
 use ctxhost_tests::rules::{self, Wire};
 use reqwest::Response;
+use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 use serde_json::{Value, json};
 
 use crate::stage::{Gate, Upstream, client, plain};
@@ -199,6 +200,30 @@ async fn what_is_small_or_bypassed_keeps_its_bytes() {
     let request = client().post(gate.at("/v1/compress")).header("x-headroom-bypass", "true");
     let answer: Value = request.body(large).send().await.unwrap().json().await.unwrap();
     assert_eq!(messages(&answer), conversation(14));
+}
+
+#[tokio::test]
+async fn a_compressed_body_is_read_and_any_other_encoding_is_named() {
+    let (_upstream, gate) = stage().await;
+    let whole = body(&conversation(3)).to_string();
+    let packed = compress_to_vec(whole.as_bytes(), CompressionLevel::Fastest);
+    let ask = async |encoding: &str, body: &[u8]| {
+        let request = client().post(gate.at("/v1/compress")).header("content-encoding", encoding);
+        let answer = request.body(body.to_vec()).send().await.unwrap();
+        (answer.status().as_u16(), answer.text().await.unwrap())
+    };
+    let (status, answer) = ask("zstd", &packed[..]).await;
+    let answer: Value = serde_json::from_str(&answer).unwrap();
+    let plain = compressed(&gate, &body(&conversation(3))).await;
+    assert_eq!((status, messages(&answer)), (200, messages(&plain)));
+    // The same messages are counted alike, whether an engine sees them or not.
+    let bypass = client().post(gate.at("/v1/compress")).header("x-headroom-bypass", "true");
+    let bypassed: Value = bypass.body(whole).send().await.unwrap().json().await.unwrap();
+    assert_eq!(bypassed["tokens_before"], answer["tokens_before"]);
+    let (status, refused) = ask("gzip", &packed[..]).await;
+    assert!(status == 415 && refused.contains("gzip"), "{status} {refused}");
+    let (status, refused) = ask("zstd", &b"no zstd"[..]).await;
+    assert!(status == 400 && refused.contains("cannot be decompressed"), "{status} {refused}");
 }
 
 #[tokio::test]
