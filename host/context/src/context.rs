@@ -228,7 +228,12 @@ impl Context {
         let window_tokens = self.bounding_window(target);
         let is_plausible = failure.is_plausible_overflow(expected_tokens, window_tokens);
         if !is_plausible {
-            tracing::info!(%failure, expected_tokens, window_tokens, "a refusal is not treated as an overflow: the request is far below the window");
+            tracing::info!(
+                failure = failure.log_text(false),
+                expected_tokens,
+                window_tokens,
+                "a refusal is not treated as an overflow: the request is far below the window"
+            );
         }
         is_plausible
     }
