@@ -212,15 +212,9 @@ async fn whatever_the_engine_does_the_rules_are_kept() {
 async fn unparsable_bodies_are_forwarded_unchanged() {
     let state = tempfile::tempdir().unwrap();
     let gateway = Gateway::open(state.path(), 200_000).await;
-    for body in [
-        "",
-        "{",
-        "[]",
-        r#"{"messages":[]}"#,
-        r#"{"messages":[17]}"#,
-        "\u{0}",
-        r#"{"input":""}"#,
-    ] {
+    for body in
+        ["", "{", "[]", r#"{"messages":[]}"#, r#"{"messages":[17]}"#, "\u{0}", r#"{"input":""}"#]
+    {
         for client in WIRES.map(Client::new) {
             let body = Bytes::copy_from_slice(body.as_bytes());
             let request = ClientRequest { body: body.clone(), ..client.request() };
