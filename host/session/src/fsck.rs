@@ -98,8 +98,9 @@ impl FsckReport {
             return Ok(FsckReport { repairs, ..self });
         }
         if self.notes.iter().any(|note| note.kind == FsckNoteKind::NewerVersion) {
-            // What looks damaged here may be what that version writes.
-            let repairs = vec![format!("{NOT_REPAIRED}only the program that wrote it can")];
+            // What looks damaged here may be what that version writes, so this is not a failure.
+            let repairs =
+                vec!["left as it is: only the program that wrote it can repair it".to_owned()];
             return Ok(FsckReport { repairs, ..self });
         }
         let path = self.path.clone();
