@@ -83,8 +83,8 @@ fn found_and_expected(message: &str) -> Option<(&str, &str)> {
     let rest = message.strip_prefix("invalid type: ").or(message.strip_prefix("invalid value: "))?;
     // The value may contain the same words, but what is expected comes last.
     let (found, expected) = rest.rsplit_once(", expected ")?;
-    let is_kind = |letter: char| letter.is_ascii_alphabetic() || letter == ' ';
-    let kind = found.find(|letter| !is_kind(letter)).and_then(|end| found.get(..end));
+    let is_kind = |c: char| c.is_ascii_alphabetic() || c == ' ';
+    let kind = found.find(|c| !is_kind(c)).and_then(|end| found.get(..end));
     let (expected, _) = expected.rsplit_once(" at line ")?;
     let expected = if expected.starts_with("struct ") { "an object" } else { expected };
     Some((kind.unwrap_or(found).trim_end(), expected))

@@ -7,7 +7,7 @@ use hyper_util::client::legacy;
 /// Why an upstream sent no response head.
 #[derive(Debug)]
 pub(crate) enum UpstreamError {
-    /// There is no connection.
+    /// The connection failed.
     Unreachable(String),
     /// A connection broke, or what came over it is not a response.
     NoResponse(String),
