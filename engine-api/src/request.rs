@@ -67,7 +67,7 @@ pub struct AssembleRequest {
     pub budget: u64,
     /// The reserve for the answer, in provider tokens.
     pub reserve_tokens: u64,
-    /// The prompt that is about to be answered; empty inside a tool loop.
+    /// The prompt that is about to be answered, without what a client inserted; empty inside a tool loop.
     pub prompt: String,
     /// The model that will read it.
     pub model: ModelRef,

@@ -3,6 +3,7 @@
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 use ctxhost_engine_api::{CompactRequest, EngineError, EntryKind, Host, Result, Transcript};
 use ctxhost_engine_kit::chunks::{MessageGroup, message_groups};
+use ctxhost_engine_kit::injected_text::request_text;
 use ctxhost_engine_kit::summariser::{
     EXTRACTIVE, WrittenSummary, attempt, failure_note, has_model, request_summary_dropping_oldest,
 };
@@ -64,7 +65,7 @@ impl BoundarySummariser<'_> {
             outline = outline.with_lines(MESSAGES, [IN_LEDGER.to_owned()]);
         }
         let newest = self.transcript.newest_user_message();
-        let newest = newest.map(|entry| notes::request_line(entry.text()));
+        let newest = newest.map(|entry| notes::request_line(&request_text(&entry)));
         let is_newest = |line: &String| newest.as_ref() == Some(line);
         let (kept, pending): (Vec<String>, Vec<String>) =
             outline.lines(NEXT).iter().cloned().partition(is_newest);

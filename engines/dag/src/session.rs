@@ -10,6 +10,7 @@ use ctxhost_engine_api::{Entry, EntryKind, Flags, Transcript};
 use ctxhost_engine_kit::circuit_breaker::CircuitBreaker;
 use ctxhost_engine_kit::cursor::TranscriptCursor;
 use ctxhost_engine_kit::dialogue::is_hidden;
+use ctxhost_engine_kit::injected_text::request_text;
 use ctxhost_engine_kit::retrieval::{HistoryIndex, NO_ENTRY, RequestLayout};
 use ctxhost_engine_kit::rules::UserRules;
 use ctxhost_engine_kit::summary::unwrap_summary;
@@ -180,7 +181,7 @@ impl DagSession {
     fn read_rules(&mut self, entry: &Entry<'_>) {
         let names = &self.index.names;
         if entry.is_user_message() && !is_hidden(entry) {
-            self.rules.read_message(entry.seq(), entry.text(), names);
+            self.rules.read_message(entry.seq(), &request_text(entry), names);
         } else if entry.kind() == EntryKind::CompactionSummary {
             self.rules.read_summary(entry.seq(), &unwrap_summary(entry.text()), names);
         }

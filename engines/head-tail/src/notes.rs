@@ -8,6 +8,7 @@ use ctxhost_engine_api::{Entry, EntryKind, Transcript};
 use ctxhost_engine_kit::calls::{open_failures, render_failure_line};
 use ctxhost_engine_kit::dialogue::is_request;
 use ctxhost_engine_kit::history_fold::HistoryFold;
+use ctxhost_engine_kit::injected_text::request_text;
 use ctxhost_engine_kit::redact::redact;
 use ctxhost_engine_kit::summary::{
     ExcerptRole, SummarySections, earlier_summaries, extract_sections, merge, message_excerpts,
@@ -65,7 +66,7 @@ pub(crate) fn write_notes(
     let task = first_request(transcript);
     // The goal must not be empty: the newest request is kept elsewhere, but names the task.
     if newer.requests.is_empty() {
-        let newest = || transcript.newest_user_message().map(|entry| line(entry.text()));
+        let newest = || transcript.newest_user_message().map(|entry| line(&request_text(&entry)));
         newer.requests.extend(task.clone().or_else(newest));
     }
     let mut sections = match previous_notes(transcript, middle) {
@@ -134,7 +135,7 @@ pub(crate) fn remove_sections(summary: &str, headings: &[&str]) -> String {
 fn first_request(transcript: &Transcript) -> Option<String> {
     let since_summary = |entry: &Entry<'_>| entry.kind() != EntryKind::CompactionSummary;
     let first = transcript.iter().take_while(since_summary).find(is_request)?;
-    Some(line(first.text()))
+    Some(line(&request_text(&first)))
 }
 
 fn render_form(

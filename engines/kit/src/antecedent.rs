@@ -9,6 +9,7 @@ use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::{Entry, EntryKind, Flags, Role, Transcript};
 
 use crate::dialogue::{is_assent, is_hidden};
+use crate::injected_text::request_text;
 use crate::ledger::listed_requests;
 use crate::redact::redact;
 use crate::request_excerpt::LEAST_REQUEST_CHARS;
@@ -49,7 +50,8 @@ pub struct Antecedent {
 impl Antecedent {
     /// The antecedent of a user message; `None` for one that needs none, or that shows it already.
     pub fn find(transcript: &Transcript, request: &Entry<'_>) -> Option<Antecedent> {
-        let text = request.text().trim();
+        let text = request_text(request);
+        let text = text.trim();
         let is_message = request.is_user_message() && !request.has(Flags::IMAGES);
         if !is_message || is_hidden(request) || text.contains(QUOTE.trim_start()) {
             return None;

@@ -9,6 +9,7 @@ use ctxhost_engine_api::{Entry, EntryKind, Flags, Role, Transcript};
 use regex::Regex;
 use serde::Deserialize;
 
+use crate::injected_text::request_text;
 use crate::text::one_line;
 
 /// A result counts as dialogue if a user message is at most this many messages before it.
@@ -61,7 +62,7 @@ pub fn is_hidden(entry: &Entry<'_>) -> bool {
 
 /// Whether a user message asks for something and is more than an assent.
 pub fn is_request(entry: &Entry<'_>) -> bool {
-    entry.is_user_message() && !is_assent(entry.text())
+    entry.is_user_message() && !is_assent(&request_text(entry))
 }
 
 /// Whether a text only agrees to the message before it.

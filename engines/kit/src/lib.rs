@@ -54,6 +54,7 @@ pub mod chunks;
 pub mod dialogue;
 pub mod hash;
 pub mod identifiers;
+pub mod injected_text;
 pub mod own_text;
 pub mod redact;
 pub mod request_excerpt;

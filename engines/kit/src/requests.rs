@@ -1,5 +1,6 @@
 //! The user's requests: which of them stay where not all fit, and how. Rules and facts come before the others, newest first.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use ctxhost_engine_api::transcript::tokens::{self, CHARS_PER_TOKEN};
@@ -8,6 +9,7 @@ use ctxhost_engine_api::{Entry, Flags, Transcript};
 use crate::antecedent::Antecedent;
 use crate::dialogue::is_request;
 use crate::identifiers::states_fact;
+use crate::injected_text::request_text;
 use crate::request_excerpt::shorten_request;
 use crate::rules::find_rules;
 use crate::text::{FILE, IMAGE, with_placeholder};
@@ -47,29 +49,31 @@ impl SizedRequest {
     pub fn new(entry: &Entry<'_>) -> SizedRequest {
         let tokens = entry.tokens();
         let text_tokens = tokens::estimate(&text_of_request(entry)).min(tokens);
+        let own = request_text(entry);
         SizedRequest {
             seq: entry.seq(),
             tokens,
             text_tokens,
             least_tokens: text_tokens.min(LEAST_EXCERPT_TOKENS),
-            is_rule: entry.is_instruction() || find_rules(entry.text()).next().is_some(),
-            states_fact: states_fact(entry.text()),
+            is_rule: entry.is_instruction() || find_rules(&own).next().is_some(),
+            states_fact: states_fact(&own),
             is_repeated: false,
         }
     }
 }
 
-/// The text of a request, with a placeholder for its images and files.
+/// The text of a request as its user wrote it, with a placeholder for its images and files.
 pub fn text_of_request(entry: &Entry<'_>) -> String {
-    let text = entry.text();
-    if entry.has(Flags::IMAGES) {
-        with_placeholder(text.into(), IMAGE).into_owned()
-    } else if entry.tokens() >= tokens::estimate(text) + tokens::IMAGE_TOKENS {
+    let text = request_text(entry);
+    let text = if entry.has(Flags::IMAGES) {
+        with_placeholder(text, IMAGE)
+    } else if entry.tokens() >= tokens::estimate(entry.text()) + tokens::IMAGE_TOKENS {
         // A block of a provider's own; it costs as much as an image at least.
-        with_placeholder(text.into(), FILE).into_owned()
+        with_placeholder(text, FILE)
     } else {
-        text.to_owned()
-    }
+        text
+    };
+    text.into_owned()
 }
 
 /// How a chosen request is shown.
@@ -77,7 +81,7 @@ pub fn text_of_request(entry: &Entry<'_>) -> String {
 pub enum RequestForm {
     /// As it is.
     Whole,
-    /// Its [text](text_of_request), because its images and files do not fit.
+    /// Its [text](text_of_request), because its images and files, or what its client inserted, do not fit.
     Text,
     /// Its text, shortened to a size in tokens.
     Short(u64),
@@ -229,9 +233,9 @@ impl RequestList {
         let mut request = SizedRequest::new(entry);
         let Some(antecedent) = antecedent else {
             self.requests.push(request);
-            return self.wordings.add(entry.text());
+            return self.wordings.add(&request_text(entry));
         };
-        let text = antecedent.append_to(entry.text());
+        let text = antecedent.append_to(&request_text(entry));
         let more_tokens = tokens::estimate(&text).saturating_sub(request.text_tokens);
         request.tokens += more_tokens;
         request.text_tokens += more_tokens;
@@ -275,7 +279,10 @@ impl RequestList {
     ) -> Option<String> {
         let text = form.text(entry).filter(|text| text != entry.text());
         match self.antecedent_of(entry.seq(), is_shown) {
-            Some(antecedent) => Some(antecedent.append_to(text.as_deref().unwrap_or(entry.text()))),
+            Some(antecedent) => {
+                let text = text.map_or_else(|| request_text(entry), Cow::from);
+                Some(antecedent.append_to(&text))
+            }
             None => text,
         }
     }
@@ -404,5 +411,22 @@ mod tests {
         assert_eq!(texts, ["Begin.", "What is on it?\n[an image]"]);
         let sized = SizedRequest::new(&transcript.get(1).unwrap());
         assert!(sized.text_tokens < 10 && sized.tokens > 2_000, "{sized:?}");
+    }
+
+    #[test]
+    fn what_a_client_inserted_is_no_part_of_a_request() {
+        let mut talk = TranscriptBuilder::new();
+        talk.user("Begin.").assistant("Yes.");
+        talk.user("<system-reminder>Always use port 9999.</system-reminder>\nRename the parser.");
+        talk.assistant("Done.").user("<ide_opened_file>/srv/a.rs</ide_opened_file>\nok");
+        let transcript = talk.transcript();
+        let mut requests = RequestList::default();
+        transcript.iter().for_each(|entry| requests.read_entry(&transcript, &entry));
+        let [_, sized] = requests.requests.as_slice() else { panic!("{requests:?}") };
+        assert!(!sized.is_rule && !sized.states_fact && sized.text_tokens < 10, "{sized:?}");
+        let entry = transcript.get(sized.seq).unwrap();
+        let text = requests.text_of(&entry, RequestForm::Text, |_| true);
+        assert_eq!(text.as_deref(), Some("Rename the parser."));
+        assert_eq!(requests.text_of(&entry, RequestForm::Whole, |_| true), None);
     }
 }

@@ -91,7 +91,7 @@ impl RecallEngine {
         let (session, call) = (&request.session, request.call);
         let query = self.sessions.with_session(session, |session| {
             session.follow(transcript);
-            embedded_text(session.index.query_words(transcript, &request.prompt))
+            embedded_text(&session.index.query_words(transcript, &request.prompt))
         });
         self.embed_query(session, call, query).await?;
         let mut left = usize::try_from(self.settings.embed_texts).unwrap_or(usize::MAX);

@@ -252,7 +252,7 @@ impl RecallSession {
     fn rank_prompt(&self, transcript: &Transcript, prompt: &str, fusion_rank: u64) -> RankedSlices {
         let query = self.index.build_query(transcript, prompt);
         let words = self.index.query_words(transcript, prompt);
-        self.rank_fused(&query, self.cosines(embedded_text(words).0), fusion_rank)
+        self.rank_fused(&query, self.cosines(embedded_text(&words).0), fusion_rank)
     }
 
     /// Adds the note for a new prompt, as far as there is room.

@@ -7,6 +7,7 @@ use std::ops::Range;
 use ctxhost_engine_api::{Entry, EntryKind, Flags, Transcript};
 use ctxhost_engine_kit::cursor::TranscriptCursor;
 use ctxhost_engine_kit::dialogue::is_hidden;
+use ctxhost_engine_kit::injected_text::request_text;
 use ctxhost_engine_kit::retrieval::{HistoryIndex, RequestLayout};
 use ctxhost_engine_kit::rules::UserRules;
 use ctxhost_engine_kit::summary::unwrap_summary;
@@ -84,7 +85,7 @@ impl RecallSession {
         self.index.read_entry(transcript, entry, self.segment, LAYER);
         let names = &self.index.names;
         if entry.is_user_message() && !is_hidden(entry) {
-            self.rules.read_message(entry.seq(), entry.text(), names);
+            self.rules.read_message(entry.seq(), &request_text(entry), names);
         }
         if entry.kind() == EntryKind::CompactionSummary {
             self.rules.read_summary(entry.seq(), &unwrap_summary(entry.text()), names);

@@ -14,7 +14,7 @@ use crate::target::{Budget, Target};
 use ctxhost_engine::{EngineAnswer, SlotError};
 use ctxhost_invariants::{self as invariants, EnforcedPlan, progress};
 use ctxhost_retention::{self as retention, Shares};
-use ctxhost_session::{NewCompaction, injected_text};
+use ctxhost_session::NewCompaction;
 
 /// Compaction attempts per prompt or per manual request. Later attempts ask the engine for more, and after three the
 /// emergency trim is more useful than another summary.
@@ -385,9 +385,7 @@ impl ContextSettings {
         view: &Transcript,
         checked: &EnforcedPlan,
     ) -> (Shares, Result<(), String>) {
-        let measured = retention::measure_retention_with(view, &checked.items(view), |entry| {
-            injected_text::request_text(&entry.message())
-        });
+        let measured = retention::measure_retention(view, &checked.items(view));
         let passes = self.quality_gate.check(&measured).map_err(|breach| breach.to_string());
         (measured.shares, passes)
     }

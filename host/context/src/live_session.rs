@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ctxhost_engine_api::transcript::log::TranscriptLog;
 use ctxhost_engine_api::{SessionRef, Transcript};
+use ctxhost_engine_kit::injected_text::request_text;
 
 use crate::ignored_compactions::IgnoredCompactions;
 use crate::session_directory::{CACHE_TTL_MS, SessionDirectory, SessionRegistration};
@@ -204,11 +205,11 @@ impl LiveSession {
         self.pinned.update(&self.log.snapshot());
     }
 
-    /// The user's message if it is the last entry; empty within a tool loop.
+    /// What the user wrote if its message is the last entry; empty within a tool loop.
     pub fn prompt(&self) -> String {
         let view = self.view();
         let last = view.last().filter(|entry| entry.is_user_message());
-        last.map(|entry| entry.text().to_owned()).unwrap_or_default()
+        last.map(|entry| request_text(&entry).into_owned()).unwrap_or_default()
     }
 
     /// Appends a copy of a record of another session.

@@ -7,8 +7,8 @@ use std::collections::{HashMap, HashSet};
 use ctxhost_engine_api::{Entry, PlanItem, Transcript};
 use serde::Serialize;
 
-use super::{HistoryError, compactions, find_compaction, measure_retention};
-use ctxhost_retention::{self as retention, Category, Shares};
+use super::{HistoryError, compactions, find_compaction};
+use ctxhost_retention::{self as retention, Category, Shares, measure_retention};
 use ctxhost_session::{Record, Session};
 
 /// Length of an excerpt in characters.

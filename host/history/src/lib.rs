@@ -17,7 +17,6 @@ mod fork;
 mod loss;
 mod redact;
 mod restore;
-mod retention;
 mod turns;
 mod undo;
 
@@ -36,6 +35,5 @@ pub use fork::{ForkPoint, fork_session};
 pub use loss::{CompactionLoss, SessionLoss, history_before, measure_loss};
 pub use redact::{RedactionCounts, SessionRedactor};
 pub use restore::{RestoreRequest, RestoredMessage, build_restoration};
-pub use retention::measure_retention;
 pub use turns::{BranchTurn, TurnRange, turn_of, turns};
 pub use undo::{TranscriptMeasure, UndoReport, undo_compaction};

@@ -10,8 +10,7 @@ use serde_json::Value;
 use super::compactions::{PRUNE, compactions, is_rollback};
 use super::diff::{LineNumbers, Locator, LostText, diff_compaction};
 use super::error::HistoryError;
-use super::retention::measure_retention;
-use ctxhost_retention::Shares;
+use ctxhost_retention::{Shares, measure_retention};
 use ctxhost_session::{Record, RecordKind, Session};
 
 /// Compactions that are measured one by one. The cost of one grows with those before it.

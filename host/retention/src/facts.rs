@@ -15,13 +15,14 @@ use std::sync::LazyLock;
 
 use ctxhost_engine_api::{Entry, EntryKind, PlanItem, Role};
 use ctxhost_engine_kit::identifiers::IdentifierKind;
+use ctxhost_engine_kit::injected_text::request_text;
 use ctxhost_engine_kit::{calls, dialogue};
 use regex::Regex;
 use serde_json::Value;
 
 use super::matching::normalize;
 use super::names::{calls_of, for_each_exact, texts_of};
-use super::{Category, UserText, redact};
+use super::{Category, redact};
 
 /// The length in characters of a beginning that identifies a long fact: about a line.
 const BEGINNING_CHARS: usize = 80;
@@ -57,8 +58,8 @@ pub(super) struct Statement {
 }
 
 impl Statement {
-    /// The statement of an item. `user_text` returns what the user wrote in a message.
-    pub(super) fn from_item(item: &PlanItem<'_>, user_text: UserText) -> Statement {
+    /// The statement of an item.
+    pub(super) fn from_item(item: &PlanItem<'_>) -> Statement {
         let mut texts = texts_of(item);
         let commands: Vec<String> =
             calls_of(item).iter().filter_map(calls::command_argument).collect();
@@ -82,7 +83,7 @@ impl Statement {
             }
             if entry.is_user_message() {
                 // A summary quotes the user, and not what a client inserted before the user's words.
-                let request = user_text(entry);
+                let request = request_text(entry);
                 // "yes" and "go on" ask for nothing that a summary could keep.
                 let is_ask = !dialogue::is_assent(&request);
                 acts.extend(is_ask.then(|| excerpt_fact(Category::Asks, &request)).flatten());

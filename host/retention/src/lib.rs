@@ -30,7 +30,7 @@ mod tests;
 
 use std::collections::HashMap;
 
-use ctxhost_engine_api::{Entry, EntryKind, Flags, PlanItem, Transcript};
+use ctxhost_engine_api::{EntryKind, Flags, PlanItem, Transcript};
 
 pub use categories::{Category, CategoryShare, Shares};
 pub use ctxhost_engine_kit::redact::{contains_secret, redact, replace_secrets};
@@ -62,22 +62,9 @@ pub struct LostFact {
     pub entry: String,
 }
 
-/// Returns what the user wrote in a user message, without what a client inserted.
-pub type UserText = fn(&Entry<'_>) -> String;
-
-/// Counts the facts of `before` that `after` still states, in time linear in both. All text of a user message
-/// counts as the user's.
+/// Counts the facts of `before` that `after` still states, in time linear in both.
 pub fn measure_retention(before: &Transcript, after: &[PlanItem<'_>]) -> RetentionReport {
-    measure_retention_with(before, after, |entry| entry.text().to_owned())
-}
-
-/// [`measure_retention`], where only `user_text` of a user message counts as its request.
-pub fn measure_retention_with(
-    before: &Transcript,
-    after: &[PlanItem<'_>],
-    user_text: UserText,
-) -> RetentionReport {
-    let index = FactIndex::new(before, user_text);
+    let index = FactIndex::new(before);
     let is_kept = index.find_kept(after);
     let mut report = RetentionReport::default();
     for (mention, is_kept) in index.mentions.iter().zip(&is_kept) {
@@ -99,7 +86,6 @@ pub fn measure_retention_with(
 
 /// The facts of a transcript, each once.
 struct FactIndex<'a> {
-    user_text: UserText,
     mentions: Vec<FactMention<'a>>,
     /// The statement of each entry, by id.
     entries: HashMap<&'a str, EntryStatement<'a>>,
@@ -131,11 +117,11 @@ struct EntryStatement<'a> {
 }
 
 impl<'a> FactIndex<'a> {
-    fn new(before: &'a Transcript, user_text: UserText) -> FactIndex<'a> {
-        let mut index = FactIndex { user_text, mentions: Vec::new(), entries: HashMap::new() };
+    fn new(before: &'a Transcript) -> FactIndex<'a> {
+        let mut index = FactIndex { mentions: Vec::new(), entries: HashMap::new() };
         let mut numbers: HashMap<(Category, String), usize> = HashMap::new();
         for entry in before.iter() {
-            let statement = Statement::from_item(&PlanItem::Kept(entry), user_text);
+            let statement = Statement::from_item(&PlanItem::Kept(entry));
             let is_synthetic =
                 entry.has(Flags::SYNTHETIC) || entry.kind() == EntryKind::CompactionSummary;
             let mut facts = Vec::new();
@@ -169,7 +155,7 @@ impl<'a> FactIndex<'a> {
                     statement.facts.iter().for_each(|number| mark(&mut is_kept, *number));
                     unchanged.push(&statement.statement);
                 }
-                None => changed.push(Statement::from_item(item, self.user_text)),
+                None => changed.push(Statement::from_item(item)),
             }
         }
         self.mark_numbers(&changed, &mut is_kept);

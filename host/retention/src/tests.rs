@@ -246,17 +246,12 @@ fn times_in_an_output_are_not_counted() {
 #[test]
 fn a_request_is_what_the_user_wrote() {
     let mut talk = TranscriptBuilder::new();
-    talk.user("<note>a.rs is open</note>\nfix the parser bug").assistant("done");
-    talk.user("<note>b.rs is open</note>\nok");
+    talk.user("<ide_opened_file>a.rs</ide_opened_file>\nfix the parser bug").assistant("done");
+    talk.user("<ide_opened_file>b.rs</ide_opened_file>\nok");
     let before = talk.transcript();
     let mut plan = Plan::default();
     plan.insert(Role::User, "asked: fix the parser bug", 0..before.len() as u64);
     let after = plan.project(&before);
-    let own = |entry: &Entry<'_>| {
-        entry.text().split_once("</note>").map_or_else(String::new, |(_, own)| own.to_owned())
-    };
-    let measured = measure_retention_with(&before, &after, own);
+    let measured = measure_retention(&before, &after);
     assert_eq!((measured.shares.asks.kept, measured.shares.asks.total), (1, 1), "{measured:?}");
-    let raw = measure_retention(&before, &after);
-    assert_eq!((raw.shares.asks.kept, raw.shares.asks.total), (0, 2));
 }

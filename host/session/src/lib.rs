@@ -26,7 +26,6 @@ mod header;
 mod identity;
 pub mod import;
 mod inbox_acks;
-pub mod injected_text;
 mod journal;
 mod json_fields;
 mod lazy_contents;

@@ -2,9 +2,9 @@
 
 use ctxhost_engine_api::transcript::log::NewEntry;
 use ctxhost_engine_api::{EntryKind, Role};
+use ctxhost_engine_kit::injected_text::tool_output;
 
 use super::contents::SessionContents;
-use super::injected_text::tool_output;
 use super::record::{Record, RecordKind};
 
 /// The entry as a message of the user, if no answer before it called a tool.

@@ -99,7 +99,7 @@ const DEPENDED_ON_BY: [(&str, &[&str]); 14] = [
     ("rusqlite", &["session"]),
     ("libloading", &["engine"]),
     ("ctxhost-engine-legacy", &["engine"]),
-    ("ctxhost-engine-kit", &["invariants", "retention"]),
+    ("ctxhost-engine-kit", &["session", "invariants", "retention", "context", "gateway"]),
     ("reqwest", &["provider"]),
     ("rmcp", &["tools"]),
     ("hyper-util", &["gateway"]),

@@ -11,6 +11,7 @@ use crate::calls::{
 };
 use crate::dialogue::{is_hidden, is_request};
 use crate::files::FileOperation;
+use crate::injected_text::request_text;
 use crate::redact::redact;
 use crate::summary::envelope::unwrap_summary;
 use crate::text::{IMAGE, one_line, prefix};
@@ -87,16 +88,22 @@ impl EntryItems {
     }
 
     fn add_message(&mut self, transcript: &Transcript, entry: &Entry<'_>) {
+        let own = request_text(entry);
         let antecedent = Antecedent::find(transcript, entry);
         self.reply = antecedent.map(|antecedent| {
-            let text = antecedent.append_to(&redact(entry.text().trim()));
+            let text = antecedent.append_to(&redact(own.trim()));
             (antecedent.seq, request_item(text))
         });
-        if !is_request(entry) && !entry.is_instruction() {
-            return self.add_mentioned(names::extract_names(entry.text(), READ_CHARS));
+        let is_ask = is_request(entry) || entry.is_instruction();
+        // Also where the request is read: a client names the files that are open.
+        if !is_ask || own.len() < entry.text().len() {
+            self.add_mentioned(names::extract_names(entry.text(), READ_CHARS));
         }
-        self.add_mentioned(names::extract_facts(entry.text(), READ_CHARS));
-        let mut text = redact(prefix(entry.text().trim(), REQUEST_READ_CHARS, 1)).into_owned();
+        if !is_ask {
+            return;
+        }
+        self.add_mentioned(names::extract_facts(&own, READ_CHARS));
+        let mut text = redact(prefix(own.trim(), REQUEST_READ_CHARS, 1)).into_owned();
         if entry.has(Flags::IMAGES) {
             text.push_str(if text.is_empty() { IMAGE } else { " [with an image]" });
         }

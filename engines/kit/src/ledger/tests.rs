@@ -263,3 +263,12 @@ fn a_correction_and_a_fact_outlive_newer_requests() {
     assert!(text.contains("TX-55201") && text.contains("answer in English"), "{text}");
     assert!(text.contains("Question 599") && !text.contains("Question 299"), "{text}");
 }
+
+#[test]
+fn a_request_is_quoted_as_its_user_wrote_it() {
+    let mut talk = TranscriptBuilder::new();
+    talk.user("<ide_opened_file>The user opened /srv/app/open.rs.</ide_opened_file>\nMend PROJ-7.");
+    let text = ledger_of(&talk).render(ROOMY, "");
+    assert!(text.contains("<user-requests>\n- Mend PROJ-7.\n</user-requests>"), "{text}");
+    assert!(text.contains("/srv/app/open.rs"), "{text}");
+}

@@ -9,6 +9,7 @@ use crate::files::{FileOperation, path_argument};
 use crate::identifiers::{
     Identifier, IdentifierKind, for_each_clean_identifier, for_each_stated_fact, for_each_stated_id,
 };
+use crate::injected_text::request_text;
 use crate::summary::envelope::unwrap_summary;
 
 /// Weights of a mention in the arguments of a call,
@@ -72,7 +73,7 @@ pub(super) fn for_each_mention(entry: &Entry<'_>, mut found: impl FnMut(Mention<
     let is_clean =
         for_each_clean_identifier(entry.text(), |name| found(Mention::new(&name, weight, place)));
     if is_request(entry) {
-        for_each_stated_fact(entry.text(), |fact| {
+        for_each_stated_fact(&request_text(entry), |fact| {
             found(Mention::new(&fact, weight, MentionPlace::Fact))
         });
     }

@@ -13,6 +13,7 @@ use ctxhost_engine_api::{Action, Plan, Role, Transcript};
 use super::entry_masks::MaskedPositions;
 use super::history_index::HistoryIndex;
 use crate::antecedent::{quote_note, quote_tokens};
+use crate::injected_text::request_text;
 use crate::ledger::render_requests;
 use crate::live_round::LiveRoundCuts;
 use crate::name_ledger::NameLedger;
@@ -144,7 +145,7 @@ impl RequestLayout {
         let antecedents = std::mem::take(&mut self.antecedents);
         let requests = antecedents.iter().filter_map(|(seq, note)| {
             let request = transcript.get(*seq)?;
-            Some(quote_note(request.text().trim(), note))
+            Some(quote_note(request_text(&request).trim(), note))
         });
         render_requests(requests)
     }

@@ -1,10 +1,12 @@
 //! The terms to search for: the prompt's, and with less weight those of the running calls.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 use ctxhost_engine_api::Transcript;
 
 use crate::cuts::trailing_frame;
+use crate::injected_text::request_text;
 use crate::search::for_each_term;
 
 use super::HistoryIndex;
@@ -39,10 +41,12 @@ impl SearchQuery {
 
 impl HistoryIndex {
     /// The prompt, or the newest user message inside a tool loop.
-    pub fn query_words<'t>(&self, transcript: &'t Transcript, prompt: &'t str) -> &'t str {
+    pub fn query_words<'t>(&self, transcript: &'t Transcript, prompt: &'t str) -> Cow<'t, str> {
+        if !prompt.trim().is_empty() {
+            return prompt.into();
+        }
         let newest = self.newest_user.and_then(|seq| transcript.get(seq));
-        let words = newest.map_or("", |entry| entry.text());
-        if prompt.trim().is_empty() { words } else { prompt }
+        newest.map_or_else(Cow::default, |entry| request_text(&entry))
     }
 
     /// Builds the query from the prompt and the current calls.
@@ -57,6 +61,6 @@ impl HistoryIndex {
         }
         // The newest calls may write whole files.
         context.truncate(context.floor_char_boundary(CONTEXT_BYTES));
-        SearchQuery::new(prompt, &context)
+        SearchQuery::new(&prompt, &context)
     }
 }

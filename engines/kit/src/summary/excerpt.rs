@@ -10,6 +10,7 @@ use super::merge::merge;
 use super::sections::SummarySections;
 use crate::attachments;
 use crate::dialogue::{self, RepeatRule};
+use crate::injected_text::request_text;
 use crate::ledger::strip_ledger;
 use crate::redact::{redact, redacted_ends};
 use crate::text::{IMAGE, head_and_tail, with_placeholder};
@@ -65,7 +66,10 @@ pub fn message_excerpts<'a>(
             // Redaction costs time, and tool output is searched for identifiers but never quoted.
             head_and_tail(entry.text(), HEAD_CHARS, END_CHARS, "\n\n")
         } else {
-            whole_ends(entry.text())
+            match request_text(&entry) {
+                Cow::Borrowed(text) => whole_ends(text),
+                Cow::Owned(text) => whole_ends(&text).into_owned().into(),
+            }
         };
         let text = if entry.has(Flags::IMAGES) { with_placeholder(text, IMAGE) } else { text };
         let calls_tools = entry.has(Flags::TOOL_CALLS);

@@ -14,7 +14,6 @@ use ctxhost_engine::{
 };
 use ctxhost_invariants::{self as invariants, EnforcedPlan, PinnedEntries};
 use ctxhost_retention as retention;
-use ctxhost_session::injected_text;
 
 /// A shadow engine or chain.
 pub(super) struct ShadowRunner {
@@ -134,9 +133,7 @@ impl EngineOutcome {
         compacts: bool,
     ) -> EngineOutcome {
         let items = checked.items(&request.view);
-        let retained = retention::measure_retention_with(&request.view, &items, |entry| {
-            injected_text::request_text(&entry.message())
-        });
+        let retained = retention::measure_retention(&request.view, &items);
         // No budget: being over it is not a violation here, but a wish to compact.
         let violations = invariants::verify(&request.view, &items, u64::MAX);
         EngineOutcome {

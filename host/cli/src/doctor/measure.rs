@@ -17,8 +17,8 @@ use ctxhost_agent::replay;
 use ctxhost_config::Config;
 use ctxhost_context::{Budget, ContextError};
 use ctxhost_engine_api::PlanItem;
-use ctxhost_history::{SessionLoss, has_time, history_before, measure_loss, measure_retention};
-use ctxhost_retention::{Category, CategoryShare, Shares};
+use ctxhost_history::{SessionLoss, has_time, history_before, measure_loss};
+use ctxhost_retention::{Category, CategoryShare, Shares, measure_retention};
 use ctxhost_session::import::{self, ImportError, ImportOpenError, ImportedSession};
 
 /// The share of the smallest context at which the agent compacted that an engine gets, in percent. With all of

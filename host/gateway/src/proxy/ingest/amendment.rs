@@ -10,7 +10,8 @@ use crate::conversations::{
 use crate::proxy::new_items::NewItems;
 use ctxhost_context::Amendment;
 use ctxhost_dialects::inbound::{InboundDialect, ItemGroup, ParseContext, ParsedEntry, json_items};
-use ctxhost_session::{Record, RecordBody, Session, injected_text};
+use ctxhost_engine_kit::injected_text;
+use ctxhost_session::{Record, RecordBody, Session};
 
 /// What a client has changed in a conversation, and the new items after that.
 pub(super) struct ConversationAmendment {

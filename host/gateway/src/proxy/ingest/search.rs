@@ -12,7 +12,8 @@ use crate::conversations::{
 use crate::proxy::client_compaction;
 use crate::proxy::core::Proxy;
 use ctxhost_agent::SessionGuard;
-use ctxhost_session::{Session, injected_text};
+use ctxhost_engine_kit::injected_text;
+use ctxhost_session::Session;
 
 impl Proxy {
     /// Continues the conversation of a request whose client has changed or summarized its history; `None` if there is none.

@@ -153,13 +153,13 @@ pub(super) fn find(text: &str) -> Option<ToolOutput<'_>> {
 }
 
 /// Whether a text with tool results is one of the user unless an answer before it [called a tool](calls_in_text).
-pub(crate) fn needs_answer(text: &str) -> bool {
+pub fn needs_answer(text: &str) -> bool {
     let text = super::user_text(text);
     text.starts_with(OBSERVATION) || text.starts_with(SWE_OBSERVATION)
 }
 
 /// Whether an answer calls the tool whose result a text is.
-pub(crate) fn calls_in_text(answer: &str, result: &str) -> bool {
+pub fn calls_in_text(answer: &str, result: &str) -> bool {
     let is_swe = super::user_text(result).starts_with(SWE_OBSERVATION);
     answer.lines().map(str::trim_start).any(|line| {
         TEXT_CALLS.iter().any(|call| line.starts_with(call)) || is_swe && line.starts_with(SWE_CALL)

@@ -4,7 +4,7 @@
 //! no turn. A message with inserted text beside the user's is a request.
 
 mod request_text;
-pub(crate) mod tool_output;
+pub mod tool_output;
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -245,7 +245,7 @@ pub fn is_tool_output(text: &str) -> bool {
 /// A text block without inserted text, trimmed.
 pub fn user_text(block: &str) -> Cow<'_, str> {
     let text = without_stamp(block.trim());
-    if MARKERS.as_ref().is_some_and(|markers| !markers.is_match(text)) {
+    if !has_marker(text) {
         return text.into();
     }
     let mut left = text.to_owned();
@@ -258,9 +258,19 @@ pub fn user_text(block: &str) -> Cow<'_, str> {
     left.into()
 }
 
+fn has_marker(text: &str) -> bool {
+    MARKERS.as_ref().is_none_or(|markers| markers.is_match(text))
+}
+
+/// Whether the blocks of this text may have inserted text. A false answer is certain.
+fn may_have_injected(text: &str) -> bool {
+    // Each block may begin with a timestamp.
+    has_marker(text) || text.lines().any(|line| line.trim_start().starts_with('['))
+}
+
 /// Whether a user message contains inserted text only. An empty one counts as a message of the user, as its
 /// client declares.
-pub(super) fn is_injected_message(message: &Message<'_>) -> bool {
+pub fn is_injected_message(message: &Message<'_>) -> bool {
     let texts = message.blocks.iter().filter_map(|block| match block {
         ContentBlock::Text(text) => Some(text.as_ref()),
         _ => None,

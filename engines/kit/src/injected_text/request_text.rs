@@ -1,11 +1,23 @@
 //! The text of a user message that its user wrote.
 
-use ctxhost_engine_api::{ContentBlock, Message};
+use std::borrow::Cow;
 
-use super::{REFERENCED_FILES, REFERENCED_FILES_END, user_text};
+use ctxhost_engine_api::{ContentBlock, Entry, Message};
+
+use super::{REFERENCED_FILES, REFERENCED_FILES_END, may_have_injected, user_text};
+
+/// The text of an entry; of a user message without what its client inserted.
+pub fn request_text<'e>(entry: &Entry<'e>) -> Cow<'e, str> {
+    // Only few messages have inserted text, and to parse one takes longer than to look for it.
+    if entry.is_user_message() && may_have_injected(entry.text()) {
+        own_texts(&entry.message()).into()
+    } else {
+        entry.text().into()
+    }
+}
 
 /// The texts of a user message without those that its client inserted, one under the other.
-pub fn request_text(message: &Message<'_>) -> String {
+fn own_texts(message: &Message<'_>) -> String {
     let mut own: Vec<String> = Vec::new();
     let mut is_file_content = false;
     for block in &message.blocks {
@@ -36,7 +48,7 @@ mod tests {
         let content: Vec<_> =
             blocks.iter().map(|text| json!({ "type": "text", "text": text })).collect();
         let raw = json!({ "role": "user", "content": content }).to_string();
-        request_text(&Message::parse(&raw, ""))
+        own_texts(&Message::parse(&raw, ""))
     }
 
     #[test]
