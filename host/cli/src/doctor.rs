@@ -125,8 +125,8 @@ impl DoctorArgs {
                 }
                 MeasuredFile::Session(measured) => report.whole.push(*measured),
                 MeasuredFile::LeftOut(unread) => {
-                    let is_database = matches!(unread, UnreadSession::Database(_));
-                    is_failed |= is_database && self.is_named(&session.path);
+                    let is_empty = matches!(unread, UnreadSession::Empty);
+                    is_failed |= !is_empty && self.is_named(&session.path);
                     report.left_out.add_unread(unread);
                 }
                 MeasuredFile::Unreadable(reason) => {
@@ -185,7 +185,8 @@ mod tests {
         };
         assert_eq!(exit("s.jsonl.zst", b"\x28\xB5\x2F\xFD\x04"), ExitCode::FAILURE);
         assert_eq!(exit("opencode.db", b"no database"), ExitCode::FAILURE);
-        assert_eq!(exit("log.jsonl", b"{\"level\":\"info\"}"), ExitCode::SUCCESS);
+        assert_eq!(exit("log.jsonl", b"{\"level\":\"info\"}"), ExitCode::FAILURE);
+        assert_eq!(exit("new.jsonl", b"{\"type\":\"session\"}\n"), ExitCode::SUCCESS);
         // A folder may hold anything.
         let args = DoctorArgs { path: vec![folder.path().to_owned()], ..DoctorArgs::default() };
         let code = args.run(None, &mut Output::new(ColorChoice::Never)).unwrap();

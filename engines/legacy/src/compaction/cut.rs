@@ -12,6 +12,7 @@ use ctxhost_engine_kit::exchange::NewestExchange;
 use ctxhost_engine_kit::history_fold::HistoryFold;
 use ctxhost_engine_kit::ledger::{LedgerLimits, LedgerReader, SummaryLedger};
 use ctxhost_engine_kit::replacement::{Replacement, ReplacementMap};
+use ctxhost_engine_kit::requests::{RequestForm, SizedRequest};
 use ctxhost_engine_kit::tail::{self, TranscriptTail};
 
 use super::LAYER;
@@ -21,6 +22,8 @@ use crate::tool_result_guard;
 
 /// Lower bound of a summary, in weighted characters: five headings, an envelope and a few lines.
 pub(super) const LEAST_SUMMARY_CHARS: u64 = 1_000;
+/// Part of the tail that an earlier request may take where it leaves no room for what is before it.
+const REQUEST_PART: u64 = 4;
 /// Halvings of the tail before only its newest frame is left.
 const TAIL_HALVINGS: u32 = 2;
 
@@ -122,6 +125,16 @@ pub(crate) struct ResultCaps {
     arguments: Option<u64>,
     /// The cut entries of the answer before the newest request, if it does not fit whole.
     answer: ReplacementMap,
+    /// Every earlier request, if one of them leaves no room for what is before it.
+    requests: Option<RequestLimit>,
+}
+
+/// The limit of a request before the newest one.
+#[derive(Clone, Copy, Debug)]
+struct RequestLimit {
+    /// The position of the newest request.
+    newest: u64,
+    tokens: u64,
 }
 
 impl ResultCaps {
@@ -144,10 +157,11 @@ impl ResultCaps {
         (entry.tokens() * CHARS_PER_TOKEN > chars).then_some(chars)
     }
 
-    /// A message cut for the newest exchange, or a call with its arguments cut; `None` if it stays.
+    /// A message cut for the newest exchange, a shortened request, or a call with its arguments cut; `None` if it stays.
     pub(crate) fn cut_message(&self, entry: &Entry<'_>) -> Option<Replacement> {
         let answer = self.answer.get(entry.seq()).cloned();
-        answer.or_else(|| cut_arguments(entry, self.arguments?, LAYER))
+        let request = || self.requests.and_then(|limit| limit.shorten(entry));
+        answer.or_else(request).or_else(|| cut_arguments(entry, self.arguments?, LAYER))
     }
 
     fn tokens(&self, inputs: &LegacyCompaction<'_>, entry: &Entry<'_>) -> u64 {
@@ -159,6 +173,19 @@ impl ResultCaps {
             Some(chars) => entry.tokens().min(chars.div_ceil(CHARS_PER_TOKEN)),
             None => entry.tokens(),
         }
+    }
+}
+
+impl RequestLimit {
+    /// A request above the limit without its images or the middle of its text.
+    fn shorten(self, entry: &Entry<'_>) -> Option<Replacement> {
+        let is_earlier = entry.is_user_message() && entry.seq() < self.newest;
+        if !is_earlier || entry.tokens() <= self.tokens || entry.has(Flags::PINNED) {
+            return None;
+        }
+        let is_text_short = SizedRequest::new(entry).text_tokens <= self.tokens;
+        let form = if is_text_short { RequestForm::Text } else { RequestForm::Short(self.tokens) };
+        Some(Replacement::from_text(form.text(entry)?, LAYER, "a large request, shortened"))
     }
 }
 
@@ -206,7 +233,7 @@ fn cut_with_floor(
     keep_tokens: u64,
     exchange: Option<&NewestExchange>,
 ) -> CompactionCut {
-    let caps = ResultCaps { single: target.result_chars, ..ResultCaps::default() };
+    let mut caps = ResultCaps { single: target.result_chars, ..ResultCaps::default() };
     let cost = |entry: &Entry<'_>| caps.tokens(inputs, entry);
     let shortest = tail::newest_within(inputs.transcript, keep_tokens, cost);
     let cut = at(inputs, ledgers, shortest.clone(), target, None);
@@ -223,10 +250,22 @@ fn cut_with_floor(
     if !longer.tasks.is_empty() && fits(&longer) {
         return longer;
     }
-    // The answer before the newest request does not fit whole, so it is cut.
-    let Some(exchange) = exchange else { return cut };
-    let with_answer = at(inputs, ledgers, shortest, target, Some(exchange));
-    if with_answer.is_smaller(inputs.transcript) && fits(&with_answer) { with_answer } else { cut }
+    if let Some(exchange) = exchange {
+        // The answer before the newest request does not fit whole, so it is cut.
+        let with_answer = at(inputs, ledgers, shortest, target, Some(exchange));
+        if with_answer.is_smaller(inputs.transcript) && fits(&with_answer) {
+            return with_answer;
+        }
+    }
+    // A request with images or pasted text may leave no room for what is before it.
+    let newest = inputs.transcript.newest_user_message().map_or(0, |entry| entry.seq());
+    caps.requests = Some(RequestLimit { newest, tokens: keep_tokens / REQUEST_PART });
+    let target = &CutTarget { requests: caps.requests, ..*target };
+    let cost = |entry: &Entry<'_>| caps.tokens(inputs, entry);
+    let shortened = tail::newest_within(inputs.transcript, keep_tokens + missing, cost);
+    let shortened = at(inputs, ledgers, shortened, target, None);
+    let is_better = !shortened.tasks.is_empty() && shortened.kept_tokens > cut.kept_tokens;
+    if is_better && fits(&shortened) { shortened } else { cut }
 }
 
 /// The sizes that one attempt aims at.
@@ -239,6 +278,7 @@ struct CutTarget {
     ledger: LedgerLimits,
     result_chars: u64,
     min_fold_tokens: u64,
+    requests: Option<RequestLimit>,
 }
 
 impl CutTarget {
@@ -276,6 +316,7 @@ impl CutTarget {
                 tool_results,
             ),
             min_fold_tokens: compaction.min_fold_tokens,
+            requests: None,
         }
     }
 }
@@ -307,6 +348,7 @@ fn at(
     let caps = ResultCaps {
         single: target.result_chars,
         frame: tail.cut,
+        requests: target.requests,
         answer: exchange.map_or_else(ReplacementMap::default, |exchange| exchange.cuts().clone()),
         ..ResultCaps::default()
     };

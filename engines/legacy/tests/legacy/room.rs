@@ -185,3 +185,23 @@ fn a_compaction_is_the_same_after_a_restart() {
     let plan = || planned(&engine(&offline(), &json!({})), &transcript, request(9_000, 1));
     assert_eq!(plan(), plan());
 }
+
+/// A request that leaves no room for what is before it: it is shortened, and the room is used.
+#[test]
+fn a_large_request_does_not_end_the_tail() {
+    let budget = 15_000;
+    let mut talk = TranscriptBuilder::new();
+    talk.user("the task").assistant("I begin.");
+    for turn in 0..40 {
+        talk.user(&format!("Look into case {turn}.")).assistant(&"what I found ".repeat(60));
+    }
+    talk.user(&"a pasted log line ".repeat(4_000)).assistant("An error.").user("next?");
+    let transcript = talk.transcript();
+    let plan = planned(&engine(&offline(), &json!({})), &transcript, request(budget, 1));
+    let floor = budget * 3 / 10;
+    assert!(plan.estimated_tokens >= floor, "{} of {floor}", plan.estimated_tokens);
+    let text = shown(&plan, &transcript);
+    for part in ["a pasted log line", "case 39. what I found"] {
+        assert!(text.contains(part), "{text}");
+    }
+}

@@ -218,7 +218,7 @@ fn is_skipped(folder: &Path) -> bool {
 }
 
 /// Whether a file has the name of a database of opencode.
-fn is_database(path: &Path) -> bool {
+pub(super) fn is_database(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     name.starts_with("opencode") && name.ends_with(".db")
 }

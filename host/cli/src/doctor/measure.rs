@@ -8,9 +8,9 @@ use serde::Serialize;
 use super::super::agent_folders::line_numbers;
 use super::super::engine_open::registry_error;
 use super::super::error::CliError;
-use super::super::render::format::group_digits;
+use super::super::render::format::{group_digits, one_line};
 use super::super::run_setup;
-use super::find::SessionToRead;
+use super::find::{SessionToRead, is_database};
 use super::stub::is_stub;
 use ctxhost_agent::engine_registry::EngineRegistry;
 use ctxhost_agent::replay;
@@ -149,7 +149,12 @@ fn unread(path: &Path, error: &ImportOpenError) -> MeasuredFile {
         }
         ImportOpenError::Recording { .. } => MeasuredFile::LeftOut(UnreadSession::Unknown),
         ImportOpenError::Unreadable { .. } if path.extension().is_some_and(|it| it == "db") => {
-            MeasuredFile::LeftOut(UnreadSession::Database(error.to_string()))
+            let reason = one_line(&error.to_string());
+            MeasuredFile::LeftOut(UnreadSession::Database(if is_database(path) {
+                format!("{reason} (`opencode export ID` prints a session of it for --path)")
+            } else {
+                reason
+            }))
         }
         ImportOpenError::Unreadable { source, .. } => MeasuredFile::Unreadable(source.to_string()),
         ImportOpenError::LongLine { line, .. } => {

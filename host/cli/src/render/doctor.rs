@@ -260,9 +260,7 @@ fn left_out(report: &DoctorReport) -> Option<String> {
     parts.extend(
         (more > 0).then(|| format!("{} more that cannot be read", group_digits(more as u64))),
     );
-    parts.extend(left_out.databases.iter().map(|reason| {
-        format!("{} (`opencode export ID` prints a session of it for --path)", one_line(reason))
-    }));
+    parts.extend(left_out.databases.iter().cloned());
     (!parts.is_empty()).then(|| wrap(&format!("left out: {}", parts.join(", ")), "  "))
 }
 
