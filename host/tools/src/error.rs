@@ -201,6 +201,16 @@ pub enum ToolError {
         /// The cause.
         cause: String,
     },
+    /// A server responded with something that cannot be read.
+    #[error(
+        "MCP server `{server}` sent an unreadable response: {cause}; the call may or may not have had effects, so check before repeating it"
+    )]
+    UnreadableResponse {
+        /// The server.
+        server: String,
+        /// What is wrong with it.
+        cause: String,
+    },
     /// A server rejected a call.
     #[error("MCP server `{server}` rejected the call: {cause}")]
     Refused {

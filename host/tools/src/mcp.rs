@@ -7,13 +7,17 @@ mod connection;
 #[cfg(feature = "mcp")]
 mod content;
 #[cfg(feature = "mcp")]
-mod line_limit;
+mod message;
+#[cfg(feature = "mcp")]
+mod pipes;
 #[cfg(feature = "mcp")]
 mod server;
 mod settings;
-
 #[cfg(feature = "mcp")]
-pub use connection::ListedTool;
+mod tool_list;
+
 #[cfg(feature = "mcp")]
 pub use server::McpServer;
 pub use settings::{McpSettings, McpSettingsError, McpTransport, SecretValues};
+#[cfg(feature = "mcp")]
+pub use tool_list::ListedTool;

@@ -4,6 +4,8 @@ mod calling;
 mod confinement;
 mod editing;
 mod files;
+#[cfg(feature = "mcp")]
+mod mcp;
 mod naming;
 mod searching;
 mod shell;

@@ -5,11 +5,11 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::process::{ChildStdin, ChildStdout, Command};
+use tokio::process::{ChildStdin, Command};
 use tokio::sync::Mutex;
 use tokio::time::{sleep, timeout};
 
-use super::line_limit::LineLimit;
+use super::pipes::PipeTransport;
 use super::settings::SecretValues;
 use crate::error::ToolError;
 use crate::process::ProcessGroup;
@@ -42,7 +42,7 @@ impl ServerProcess {
         args: &[String],
         env: &SecretValues,
         cwd: Option<&Path>,
-    ) -> Result<(ServerProcess, (LineLimit<ChildStdout>, ChildStdin)), ToolError> {
+    ) -> Result<(ServerProcess, PipeTransport<ChildStdin>), ToolError> {
         let mut process = Command::new(command);
         // A server is foreign code: it gets no keys of the host.
         process.args(args).env_clear();
@@ -67,8 +67,8 @@ impl ServerProcess {
         if let Some(log) = child.stderr.take() {
             tokio::spawn(log_lines(server.to_owned(), log));
         }
-        let output = LineLimit::new(output, MESSAGE_MAX_BYTES);
-        Ok((ServerProcess(Mutex::new(group)), (output, input)))
+        let transport = PipeTransport::new(server, output, input, MESSAGE_MAX_BYTES);
+        Ok((ServerProcess(Mutex::new(group)), transport))
     }
 
     /// Whether the process has ended. The pipes do not show it: a child of the server may keep them open.

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotificationParam,
-    ClientCapabilities, ClientInfo, ClientRequest, Implementation, PaginatedRequestParams,
-    RequestId, ServerResult, Tool as RemoteTool,
+    ClientCapabilities, ClientInfo, ClientRequest, Implementation, ListToolsRequest,
+    PaginatedRequestParams, RequestId, ServerResult,
 };
 use rmcp::service::{Peer, PeerRequestOptions, RunningService, ServiceError};
 use rmcp::transport::StreamableHttpClientTransport;
@@ -16,7 +16,9 @@ use tokio::sync::Mutex;
 use tokio::time::timeout;
 
 use super::child_process::ServerProcess;
+use super::message::UNREADABLE;
 use super::settings::{McpSettings, McpTransport, SecretValues};
+use super::tool_list::{ListedTool, ToolPage, read_page};
 use crate::error::ToolError;
 
 /// The most pages of a tool list, against a server whose list never ends.
@@ -27,23 +29,6 @@ const LIST_MAX_BYTES: usize = 4 * 1024 * 1024;
 
 /// How long the shutdown of a connection may take.
 const LEAVE: Duration = Duration::from_secs(2);
-
-/// A tool as its server describes it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ListedTool {
-    /// The server's name for it.
-    pub name: String,
-    /// The description.
-    pub description: String,
-    /// The schema of its arguments.
-    pub input_schema: Value,
-}
-
-impl ListedTool {
-    fn size_bytes(&self) -> usize {
-        self.name.len() + self.description.len() + self.input_schema.to_string().len()
-    }
-}
 
 /// A connection after its handshake.
 #[derive(Debug)]
@@ -68,6 +53,8 @@ pub(super) enum McpCallError {
     TimedOut(Duration),
     /// The server rejected it.
     Refused(String),
+    /// The server responded with something that cannot be read.
+    Unreadable(String),
 }
 
 impl McpCallError {
@@ -78,6 +65,7 @@ impl McpCallError {
             McpCallError::NotSent(cause) => ToolError::Unreachable { server, cause },
             McpCallError::Lost(cause) => ToolError::ServerDied { server, cause },
             McpCallError::Refused(cause) => ToolError::Refused { server, cause },
+            McpCallError::Unreadable(cause) => ToolError::UnreadableResponse { server, cause },
             McpCallError::TimedOut(timeout) => ToolError::TimedOut {
                 tool: format!("{server}/{tool}"),
                 timeout_ms: timeout.as_millis(),
@@ -95,9 +83,9 @@ impl McpConnection {
         let connect_timeout = Duration::from_millis(settings.connect_timeout_ms);
         let (running, process) = match &settings.transport {
             McpTransport::Stdio { command, args, env, cwd } => {
-                let (process, pipes) =
+                let (process, transport) =
                     ServerProcess::start(server, command, args, env, cwd.as_deref())?;
-                (timeout(connect_timeout, client().serve(pipes)).await, Some(process))
+                (timeout(connect_timeout, client().serve(transport)).await, Some(process))
             }
             McpTransport::Http { url, headers } => {
                 // The SDK's HTTP client uses the process-wide crypto provider. An embedder may have
@@ -137,19 +125,20 @@ impl McpConnection {
         }
     }
 
-    /// All tools of the server, page by page.
-    pub(super) async fn list_tools(&self) -> Result<Vec<ListedTool>, ToolError> {
+    /// All tools of the server, page by page, and what is wrong with those that are left out.
+    pub(super) async fn list_tools(&self) -> Result<(Vec<ListedTool>, Vec<String>), ToolError> {
         let mut tools = Vec::new();
+        let mut faults = Vec::new();
         let mut list_bytes = 0;
         let mut cursor = None;
         for _ in 0..PAGES_MAX {
             let page = PaginatedRequestParams::default().with_cursor(cursor.take());
-            let page = match timeout(self.connect_timeout, self.peer.list_tools(Some(page))).await {
-                Ok(Ok(page)) => page,
-                Ok(Err(error)) => return Err(unreachable(&self.server, error_chain(&error))),
+            let page = match timeout(self.connect_timeout, self.list_page(page)).await {
+                Ok(page) => page?,
                 Err(_) => return Err(timed_out(&self.server, self.connect_timeout)),
             };
-            for tool in page.tools.into_iter().map(listed_tool) {
+            faults.extend(page.faults);
+            for tool in page.tools {
                 list_bytes += tool.size_bytes();
                 if list_bytes > LIST_MAX_BYTES {
                     let cause = format!("its tool list has more than {LIST_MAX_BYTES} bytes");
@@ -159,10 +148,23 @@ impl McpConnection {
             }
             cursor = page.next_cursor;
             if cursor.is_none() {
-                return Ok(tools);
+                return Ok((tools, faults));
             }
         }
         Err(unreachable(&self.server, format!("its tool list has more than {PAGES_MAX} pages")))
+    }
+
+    async fn list_page(&self, page: PaginatedRequestParams) -> Result<ToolPage, ToolError> {
+        let request = ClientRequest::ListToolsRequest(ListToolsRequest::with_param(page));
+        let page = match self.peer.send_request(request).await {
+            Ok(ServerResult::ListToolsResult(page)) => Some(page.into()),
+            // The SDK reads all tools or none.
+            Ok(ServerResult::CustomResult(page)) => read_page(&page.0),
+            Ok(_) => None,
+            Err(error) => return Err(unreachable(&self.server, cause_of(&error))),
+        };
+        let bad = || unreachable(&self.server, "its response to tools/list has no tools".into());
+        page.ok_or_else(bad)
     }
 
     /// Calls a tool. Dropping the future sends a cancellation.
@@ -191,6 +193,9 @@ impl McpConnection {
         match answer {
             Ok(ServerResult::CallToolResult(result)) => Ok(result),
             Ok(_) => Err(McpCallError::Refused("its response is not a tool result".into())),
+            Err(ServiceError::McpError(error)) if error.code == UNREADABLE => {
+                Err(McpCallError::Unreadable(error.message.into()))
+            }
             Err(ServiceError::McpError(error)) => Err(McpCallError::Refused(error.message.into())),
             Err(ServiceError::Timeout { timeout }) => Err(McpCallError::TimedOut(timeout)),
             Err(error @ ServiceError::TransportSend(_)) => Err(not_sent(error)),
@@ -251,24 +256,22 @@ fn http(
     Ok(config)
 }
 
-fn listed_tool(tool: RemoteTool) -> ListedTool {
-    ListedTool {
-        name: tool.name.into_owned(),
-        description: tool
-            .description
-            .or(tool.title.map(Into::into))
-            .unwrap_or_default()
-            .into_owned(),
-        input_schema: Value::Object(Map::clone(&tool.input_schema)),
-    }
-}
-
 fn unreachable(server: &str, cause: String) -> ToolError {
     ToolError::Unreachable { server: server.to_owned(), cause }
 }
 
 fn timed_out(server: &str, timeout: Duration) -> ToolError {
     unreachable(server, format!("no response within {} ms", timeout.as_millis()))
+}
+
+/// The cause of a failed request.
+fn cause_of(error: &ServiceError) -> String {
+    match error {
+        ServiceError::McpError(error) if error.code == UNREADABLE => {
+            format!("its response cannot be read: {}", error.message)
+        }
+        error => error_chain(error),
+    }
 }
 
 /// An error with its causes. The SDK's outermost message alone is not helpful.

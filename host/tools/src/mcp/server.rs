@@ -11,9 +11,10 @@ use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
 use tokio::sync::Mutex;
 
-use super::connection::{ListedTool, McpCallError, McpConnection};
+use super::connection::{McpCallError, McpConnection};
 use super::content;
 use super::settings::McpSettings;
+use super::tool_list::ListedTool;
 use crate::blocking_task::run_blocking;
 use crate::error::ToolError;
 use crate::output::ToolOutput;
@@ -25,6 +26,7 @@ pub struct McpServer {
     name: String,
     settings: McpSettings,
     listed: Vec<ListedTool>,
+    list_faults: Vec<String>,
     connection: Mutex<Option<Arc<McpConnection>>>,
 }
 
@@ -32,13 +34,17 @@ impl McpServer {
     /// Connects to a server and lists its tools. Dropping the last reference ends the server.
     pub async fn connect(name: &str, settings: &McpSettings) -> Result<Arc<McpServer>, ToolError> {
         let connection = McpConnection::open(name, settings).await?;
-        let mut listed = connection.list_tools().await?;
+        let (mut listed, list_faults) = connection.list_tools().await?;
+        for fault in &list_faults {
+            tracing::warn!(server = %name, "leaving out a tool that is not valid MCP: {fault}");
+        }
         // A stable order: the tool list is part of the prefix that the provider caches.
         listed.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(Arc::new(McpServer {
             name: name.to_owned(),
             settings: settings.clone(),
             listed,
+            list_faults,
             connection: Mutex::new(Some(Arc::new(connection))),
         }))
     }
@@ -51,6 +57,11 @@ impl McpServer {
     /// Its tools, sorted by name.
     pub fn listed_tools(&self) -> &[ListedTool] {
         &self.listed
+    }
+
+    /// What is wrong with the tools that it lists and that are left out, each with its name and field.
+    pub fn list_faults(&self) -> &[String] {
+        &self.list_faults
     }
 
     /// One of its tools, under the name that the model uses.
