@@ -95,6 +95,14 @@ pub enum ToolError {
         /// The limit.
         limit_bytes: u64,
     },
+    /// A file that turned out to be too large while it was read; some file systems, such as /proc, give no length.
+    #[error("{path} has more than the limit of {limit_bytes} bytes; use `shell`")]
+    LongerThanLimit {
+        /// The path.
+        path: PathBuf,
+        /// The limit.
+        limit_bytes: u64,
+    },
     /// An offset after the last line.
     #[error("{path} has {lines} lines; line {offset} does not exist")]
     OffsetPastEnd {

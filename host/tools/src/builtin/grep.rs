@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::file_tool::{CallFolders, FileTool};
-use super::text_file;
+use super::text_file::{self, SearchedFile};
 use super::walk::{WalkOptions, glob, walk};
 use crate::blocking_task::CancelFlag;
 use crate::error::ToolError;
@@ -141,14 +141,14 @@ impl GrepSearch {
     }
 
     fn search_file(&mut self, path: &Path, display: &Path) {
-        if path.metadata().is_ok_and(|file| file.len() > FILE_MAX_BYTES) {
-            self.too_large += 1;
-            return;
-        }
-        let Ok(bytes) = std::fs::read(path) else { return };
-        if bytes.is_empty() || text_file::is_binary(&bytes) {
-            return;
-        }
+        let bytes = match text_file::read_for_search(path, FILE_MAX_BYTES) {
+            Ok(SearchedFile::Text(bytes)) if !bytes.is_empty() => bytes,
+            Ok(SearchedFile::TooLarge) => {
+                self.too_large += 1;
+                return;
+            }
+            _ => return,
+        };
         // A final newline does not start another line.
         let text = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
         for (index, line) in text.split(|&byte| byte == b'\n').enumerate() {

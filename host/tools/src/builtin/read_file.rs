@@ -1,6 +1,5 @@
 //! `read_file`: reads lines of a text file, or an image.
 
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
@@ -23,9 +22,6 @@ const LINES_MAX: u64 = 2_000;
 
 /// The largest image; base64 takes four characters for three bytes.
 const IMAGE_MAX_BYTES: u64 = IMAGE_MAX_CHARS as u64 / 4 * 3;
-
-/// How often skipping lines checks for cancellation.
-const LINES_BETWEEN_CHECKS: u64 = 10_000;
 
 /// The `read_file` tool.
 pub(super) struct ReadFileTool;
@@ -81,7 +77,8 @@ fn read(
     let size_bytes = text_file::regular_file(path)?.len();
     let failed = |cause: io::Error| ToolError::io("read", path, cause);
     // The buffer is as large as the sniffed part, so one `fill_buf` is enough for both checks.
-    let mut reader = BufReader::with_capacity(SNIFFED_BYTES, File::open(path).map_err(failed)?);
+    let file = ctxhost_files::open(path).map_err(failed)?;
+    let mut reader = BufReader::with_capacity(SNIFFED_BYTES, file);
     let beginning = reader.fill_buf().map_err(failed)?;
     if let Some(mime_type) = image_type(beginning) {
         return image(path, size_bytes, mime_type);
@@ -106,14 +103,21 @@ fn skip(
     cancel: &CancelFlag,
     failed: impl Fn(io::Error) -> ToolError,
 ) -> Result<u64, ToolError> {
-    for skipped in 0..lines {
-        // Checked now and then: a line takes less time than the check.
-        if skipped % LINES_BETWEEN_CHECKS == 0 {
-            cancel.check()?;
+    let mut skipped = 0;
+    // Whether part of a line was skipped.
+    let mut is_inside = false;
+    while skipped < lines {
+        // Checked at each chunk: a single line may have gigabytes.
+        cancel.check()?;
+        let chunk = reader.fill_buf().map_err(&failed)?;
+        let length = chunk.len();
+        if length == 0 {
+            return Ok(skipped + u64::from(is_inside));
         }
-        if reader.skip_until(b'\n').map_err(&failed)? == 0 {
-            return Ok(skipped);
-        }
+        let end = memchr::memchr(b'\n', chunk);
+        reader.consume(end.map_or(length, |end| end + 1));
+        skipped += u64::from(end.is_some());
+        is_inside = end.is_none();
     }
     Ok(lines)
 }
@@ -211,7 +215,7 @@ fn image(path: &Path, size_bytes: u64, mime_type: &str) -> Result<ToolOutput, To
         let limit_bytes = IMAGE_MAX_BYTES;
         return Err(ToolError::TooLarge { path: path.to_owned(), size_bytes, limit_bytes });
     }
-    let bytes = std::fs::read(path).map_err(|cause| ToolError::io("read", path, cause))?;
+    let bytes = text_file::read_bytes(path, IMAGE_MAX_BYTES)?;
     let about = format!("{mime_type}, {} bytes", bytes.len());
     let image = ChatBlock::Image { data: STANDARD.encode(bytes), mime_type: mime_type.to_owned() };
     Ok(ToolOutput { blocks: vec![ChatBlock::text(about), image], is_error: false })

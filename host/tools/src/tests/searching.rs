@@ -86,6 +86,15 @@ async fn a_search_is_limited_and_long_lines_are_cut() {
     assert_eq!(text, "(no line fits)\n[1 files above 33554432 bytes were left out]\n");
 }
 
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_file_without_a_length_does_not_fill_the_memory() {
+    let stage = Stage::new();
+    // It claims to be empty and has one byte for each 512 bytes of address space.
+    let arguments = json!({"pattern": "x", "path": "/proc/self/pagemap"});
+    assert_eq!(stage.call_ok("grep", arguments).await, "(no line fits)\n");
+}
+
 #[tokio::test]
 async fn link_cycles_are_not_followed() {
     let stage = project();
