@@ -119,6 +119,10 @@ impl DagSession {
                 // Little was found: the newest entries get the rest.
                 let tail_tokens = split.tail + left_tokens;
                 self.place_tail(transcript, (tail_tokens, allowed_tokens), settings, &mut layout);
+                // What is still free is for the ends of a long request in which nothing was found.
+                let tokens = free(&layout, own_tokens);
+                let room = RequestRoom { tokens, long_tokens: 0, may_shorten: true };
+                self.place_requests(transcript, room, &mut layout);
             }
         }
         let outline_tokens = split.outline.min(free(&layout, 0));

@@ -57,6 +57,19 @@ fn short_requests_stay_before_names_of_outputs() {
 }
 
 #[test]
+fn a_long_request_in_which_nothing_is_found_keeps_its_ends() {
+    let mut talk = TranscriptBuilder::new();
+    talk.user("Help me with the contract.").assistant("Gladly, send it.");
+    let clauses: Vec<String> =
+        (0..900).map(|clause| format!("Clause {clause}: the tenant pays in advance.")).collect();
+    talk.user(&clauses.join("\n")).assistant("I have read it.").user("Hm, well, ok so far");
+    let plan = assemble(&talk, 8_000, "Hm, well, ok so far");
+    let text = seen(&plan, &talk.transcript());
+    assert!(text.contains("Clause 0:") && text.contains("Clause 899:"), "{text}");
+    assert!(plan.estimated_tokens > 4_000, "{}", plan.estimated_tokens);
+}
+
+#[test]
 fn a_compaction_keeps_short_requests() {
     let talk = agent_talk(40);
     let view = talk.transcript();

@@ -91,6 +91,10 @@ impl RecallSession {
             // Little was found: the newest entries get the rest.
             let tail_tokens = split.tail_tokens + left_tokens;
             self.place_tail(transcript, (tail_tokens, allowed_tokens), 0, settings, &mut layout);
+            // What is still free is for the ends of a long request in which nothing was found.
+            let tokens = split.target_tokens.saturating_sub(layout.tokens(transcript, style));
+            let room = RequestRoom { tokens, long_tokens: 0, may_shorten: true };
+            self.place_requests_in(transcript, room, &mut layout);
         }
         layout
     }
@@ -137,8 +141,17 @@ impl RecallSession {
         let tokens = split.request_tokens.saturating_sub(kept_tokens);
         let may_shorten = self.index.uses_tools(transcript);
         let room = RequestRoom { tokens, long_tokens: 0, may_shorten };
+        kept_tokens + self.place_requests_in(transcript, room, layout)
+    }
+
+    fn place_requests_in(
+        &self,
+        transcript: &Transcript,
+        room: RequestRoom,
+        layout: &mut RequestLayout,
+    ) -> u64 {
         let has_replaced_rule = |seq| self.rules.replaced_texts_of(seq).next().is_some();
-        kept_tokens + self.index.place_requests(transcript, room, has_replaced_rule, layout)
+        self.index.place_requests(transcript, room, has_replaced_rule, layout)
     }
 
     /// Places the newest entries from `first` on that fit, and earlier summaries without replaced rules.

@@ -114,6 +114,46 @@ fn a_request_with_an_image_takes_no_room_of_others() {
 }
 
 #[test]
+fn a_long_request_in_which_nothing_is_found_keeps_its_ends() {
+    let mut talk = TranscriptBuilder::new();
+    talk.user("Help me with the contract.").assistant("Gladly, send it.");
+    let clauses: Vec<String> =
+        (0..900).map(|clause| format!("Clause {clause}: the tenant pays in advance.")).collect();
+    talk.user(&clauses.join("\n")).assistant("I have read it.").user("Hm, well, ok so far");
+    let plan = assemble(&create(), &talk, 8_000, "Hm, well, ok so far");
+    let text = seen(&plan, &talk);
+    assert!(text.contains("Clause 0:") && text.contains("Clause 899:"), "{text}");
+    assert!(plan.estimated_tokens > 4_000, "{}", plan.estimated_tokens);
+}
+
+#[test]
+fn a_prompt_finds_what_a_line_in_place_of_a_result_leaves_out() {
+    let log: String = (0..120).map(|line| format!("kestrel line {line}: all is well\n")).collect();
+    let log = format!("{log}kestrel: quota exceeded for tenant Brunswick, limit is 7340\n{log}");
+    for turns in [2, 6, 10, 14, 18] {
+        let engine = create();
+        let mut talk = agent_talk(30);
+        talk.user("Read the log of kestrel.");
+        talk.calls(&[("log", "read_part", r#"{"n":1}"#)]).result("log", "read_part", &log);
+        talk.assistant("I read the log.");
+        for turn in 0..turns {
+            let prompt = format!("Look into case {turn}.");
+            talk.user(&prompt);
+            // The window of a living session moves now and then only.
+            assemble(&engine, &talk, 12_000, &prompt);
+            let id = format!("case-{turn}");
+            talk.calls(&[(&id, "read_part", r#"{"n":1}"#)]);
+            talk.result(&id, "read_part", &format!("row_{turn} ").repeat(60)).assistant("Looked.");
+        }
+        let prompt = "What was the quota limit of tenant Brunswick?";
+        talk.user(prompt);
+        let plan = assemble(&engine, &talk, 12_000, prompt);
+        assert!(seen(&plan, &talk).contains("limit is 7340"), "after {turns} turns");
+        assert!(cost(&plan, &talk) <= 12_000);
+    }
+}
+
+#[test]
 fn what_fits_stays_as_it_is() {
     let talk = long_talk();
     let plan = assemble(&create(), &talk, 1_000_000, "anything");

@@ -171,14 +171,18 @@ impl RequestLayout {
         kept.is_some_and(|text| text.as_ref().is_none_or(|text| text.contains(part)))
     }
 
-    /// Whether an excerpt or an earlier note already shows a part of an entry.
-    pub fn quotes(&self, transcript: &Transcript, seq: u64) -> bool {
-        let Some(entry) = transcript.get(seq) else { return false };
-        let text = entry.text();
-        // The beginning identifies an entry well enough and costs little to search.
-        let begin = text.get(..text.floor_char_boundary(80)).unwrap_or_default().trim();
-        let mut found = [&self.excerpt].into_iter().chain(self.notes.values());
-        !begin.is_empty() && found.any(|text| text.contains(begin))
+    /// Whether the model sees all of an entry's text: it is neither masked nor cut.
+    pub fn shows_all_text(&self, seq: u64) -> bool {
+        self.shows_whole(seq) && !self.masked.contains_key(&seq) && !self.cuts.contains(seq)
+    }
+
+    /// Whether what is kept of an entry, an excerpt or an earlier note shows a part of its text.
+    pub fn quotes(&self, seq: u64, part: &str) -> bool {
+        // The beginning identifies a part well enough and costs little to search.
+        let begin = part.get(..part.floor_char_boundary(80)).unwrap_or_default().trim();
+        let kept = self.kept.get(&seq).into_iter().flatten();
+        let mut shown = kept.chain([&self.excerpt]).chain(self.notes.values());
+        begin.is_empty() || shown.any(|text| text.contains(begin))
     }
 
     /// Positions of all entries that are kept in some form.

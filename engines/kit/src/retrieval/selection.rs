@@ -35,7 +35,7 @@ pub struct SliceFinder<'a> {
     pub ranked: &'a RankedSlices,
 }
 
-impl SliceFinder<'_> {
+impl<'a> SliceFinder<'a> {
     /// Adds found entries before the cut, whole or in part, at their positions.
     pub fn add_found(&self, room_tokens: u64, layout: &mut RequestLayout) {
         let cost = |slice: &TextSlice, is_in: bool| {
@@ -44,7 +44,7 @@ impl SliceFinder<'_> {
         let (cut, kept) = (layout.cut, &layout.kept);
         let is_candidate =
             |seq: u64| seq < cut && !kept.contains_key(&seq) && is_alone(self.transcript, seq);
-        let (chosen, mut order) = self.choose(room_tokens, is_candidate, cost);
+        let (chosen, mut order) = self.choose(room_tokens, is_candidate, |_, _| false, cost);
         let mut texts: BTreeMap<u64, Option<String>> = chosen
             .iter()
             .filter_map(|(seq, numbers)| {
@@ -76,21 +76,24 @@ impl SliceFinder<'_> {
         let (cut, files) = (layout.cut, &self.index.files);
         let is_candidate =
             |seq: u64| seq < cut && !is_alone(self.transcript, seq) && !files.is_outdated(seq);
-        layout.excerpt = self.found_text(room_tokens, is_candidate);
+        layout.excerpt = self.found_text(room_tokens, is_candidate, |_, _| false);
     }
 
     /// Renders the best slices that the layout does not show.
     pub fn render_note(&self, room_tokens: u64, layout: &RequestLayout) -> String {
-        let is_new = |seq: u64| {
-            !layout.shows(seq)
-                && !self.index.files.is_outdated(seq)
-                && !layout.quotes(self.transcript, seq)
-        };
-        self.found_text(room_tokens, is_new)
+        let is_candidate =
+            |seq: u64| !layout.shows_all_text(seq) && !self.index.files.is_outdated(seq);
+        let is_shown = |seq: u64, part: &str| layout.quotes(seq, part);
+        self.found_text(room_tokens, is_candidate, is_shown)
     }
 
     /// Renders the best slices that fit as one message.
-    fn found_text(&self, room_tokens: u64, is_candidate: impl Fn(u64) -> bool) -> String {
+    fn found_text(
+        &self,
+        room_tokens: u64,
+        is_candidate: impl Fn(u64) -> bool,
+        is_shown: impl Fn(u64, &str) -> bool,
+    ) -> String {
         let Some(free_tokens) = room_tokens.checked_sub(frame_tokens() + LEAST_EXCERPT_TOKENS)
         else {
             return String::new();
@@ -98,7 +101,7 @@ impl SliceFinder<'_> {
         let cost = |slice: &TextSlice, is_in: bool| {
             u64::from(slice.tokens) + GAP_TOKENS + if is_in { 0 } else { HEADER_TOKENS }
         };
-        let (chosen, found) = self.choose(free_tokens, is_candidate, cost);
+        let (chosen, found) = self.choose(free_tokens, is_candidate, is_shown, cost);
         let quoted = chosen.iter().filter_map(|(seq, numbers)| {
             let entry = self.transcript.get(*seq)?;
             Some((entry, self.partial_text(&entry, numbers)))
@@ -106,12 +109,14 @@ impl SliceFinder<'_> {
         render_excerpt(quoted, found, room_tokens)
     }
 
-    /// Selects the best slices that fit; also returns their entries in the order they were found. `cost` is
-    /// in tokens, and depends on whether the slice's entry is already in the selection.
+    /// Selects the best slices that fit; also returns their entries in the order they were found. Of the candidates,
+    /// parts that the model sees anyway are left out. `cost` is in tokens, and depends on whether the slice's entry is
+    /// already in the selection.
     fn choose(
         &self,
         room_tokens: u64,
         is_candidate: impl Fn(u64) -> bool,
+        is_shown: impl Fn(u64, &str) -> bool,
         cost: impl Fn(&TextSlice, bool) -> u64,
     ) -> (SliceSelection, Vec<u64>) {
         let (mut chosen, mut order, mut misses) = (SliceSelection::new(), Vec::new(), 0);
@@ -131,7 +136,8 @@ impl SliceFinder<'_> {
             else {
                 continue;
             };
-            if has_replaced && self.has_replaced_rule(slice) {
+            let text = self.text_of(slice);
+            if is_shown(seq, text) || has_replaced && self.rules.has_replaced(seq, text) {
                 continue;
             }
             match left_tokens.checked_sub(cost(slice, chosen.contains_key(&seq))) {
@@ -149,11 +155,10 @@ impl SliceFinder<'_> {
         (chosen, order)
     }
 
-    /// Whether a slice holds a replaced rule.
-    fn has_replaced_rule(&self, slice: &TextSlice) -> bool {
-        let seq = u64::from(slice.entry);
-        let text = self.transcript.get(seq).and_then(|entry| entry.text().get(slice.range()));
-        text.is_some_and(|text| self.rules.has_replaced(seq, text))
+    /// The text of a slice.
+    fn text_of(&self, slice: &TextSlice) -> &'a str {
+        let entry = self.transcript.get(u64::from(slice.entry));
+        entry.and_then(|entry| entry.text().get(slice.range())).unwrap_or_default()
     }
 
     /// The text of some slices of an entry with gap marks; `None` if all of its text is selected.
