@@ -75,9 +75,11 @@ pub fn extract_sections_before(
             let is_open = is_next || is_about(&TODO, sentence);
             !is_question && !is_done(&sentence.text) && is_open
         }),
-        constraints: drop_replaced(newest_lines(excerpts, MAX_LINES, |excerpt, sentence, _| {
-            excerpt.role == ExcerptRole::User && is_constraint(sentence)
-        })),
+        constraints: drop_replaced(newest_lines(
+            excerpts,
+            MAX_LINES,
+            |excerpt, sentence, _| excerpt.role == ExcerptRole::User && is_constraint(sentence),
+        )),
         requests: pending_requests(excerpts, is_answered_later),
         identifiers: newest_identifiers(excerpts),
     };
@@ -105,10 +107,20 @@ fn decisions(excerpts: &[MessageExcerpt<'_>]) -> Vec<String> {
     })
 }
 
-/// Whether a sentence or the heading of its list matches.
+/// Whether a sentence or the heading of its list matches outside of names.
 fn is_about(pattern: &LazyLock<Option<Regex>>, sentence: &Sentence) -> bool {
-    holds(pattern, &sentence.text)
-        || sentence.topic.as_ref().is_some_and(|topic| holds(pattern, topic))
+    // Names are removed only where the pattern matches at all, which is rare.
+    let is_stated = |text: &str| holds(pattern, text) && holds(pattern, &without_names(text));
+    is_stated(&sentence.text) || sentence.topic.as_ref().is_some_and(|topic| is_stated(topic))
+}
+
+/// A text without paths and identifiers: a folder named `todo` is not an open task.
+fn without_names(text: &str) -> String {
+    let is_name = |word: &&str| {
+        let word = word.trim_matches(|c: char| !c.is_alphanumeric());
+        word.contains(['/', '\\', '_', '.']) || word.contains("::")
+    };
+    text.split_whitespace().filter(|word| !is_name(word)).collect::<Vec<_>>().join(" ")
 }
 
 /// Whether a sentence or the heading of its list is a rule.
@@ -206,6 +218,20 @@ pub(super) mod tests {
         let constraints = extract_sections(&excerpts).constraints;
         assert_eq!(constraints.len(), MAX_LINES);
         assert_eq!(constraints.last().map(String::as_str), Some("Always check rule 29."));
+    }
+
+    #[test]
+    fn a_word_in_a_path_or_a_name_is_not_an_open_task() {
+        for text in [
+            "Please look at src/todo/parser.rs and the tests beside it.",
+            "The module todo_list.rs is slow in the browser.",
+            "It happens in crate::todo::Store whenever two threads write.",
+        ] {
+            let sections = extract_sections(&[excerpt_of(ExcerptRole::User, text)]);
+            assert!(sections.todos.is_empty(), "{:?}", sections.todos);
+        }
+        let open = "TODO: move src/parser.rs into its own crate.";
+        assert_eq!(extract_sections(&[excerpt_of(ExcerptRole::User, open)]).todos, [open]);
     }
 
     #[test]
