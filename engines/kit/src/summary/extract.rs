@@ -8,7 +8,9 @@ use regex::Regex;
 
 use super::excerpt::{ExcerptRole, MessageExcerpt};
 use super::requests::{is_final_answer, pending_requests};
-use super::sections::{LINE_LIMIT_CHARS, MAX_DECISIONS, MAX_LINES, SummarySections};
+use super::sections::{
+    LINE_LIMIT_CHARS, MAX_CONSTRAINTS, MAX_DECISIONS, MAX_LINES, SummarySections,
+};
 use super::sentences::{Sentence, sentences_with_topics, strip_bullet, strip_emphasis};
 use super::similarity::LineWords;
 use crate::identifiers;
@@ -77,7 +79,7 @@ pub fn extract_sections_before(
         }),
         constraints: drop_replaced(newest_lines(
             excerpts,
-            MAX_LINES,
+            MAX_CONSTRAINTS,
             |excerpt, sentence, _| excerpt.role == ExcerptRole::User && is_constraint(sentence),
         )),
         requests: pending_requests(excerpts, is_answered_later),
@@ -212,12 +214,12 @@ pub(super) mod tests {
 
     #[test]
     fn the_newest_sentences_win() {
-        let texts: Vec<String> = (0..30).map(|n| format!("Always check rule {n}.")).collect();
+        let texts: Vec<String> = (0..60).map(|n| format!("Always check rule {n}.")).collect();
         let excerpts: Vec<_> =
             texts.iter().map(|text| excerpt_of(ExcerptRole::User, text)).collect();
         let constraints = extract_sections(&excerpts).constraints;
-        assert_eq!(constraints.len(), MAX_LINES);
-        assert_eq!(constraints.last().map(String::as_str), Some("Always check rule 29."));
+        assert_eq!(constraints.len(), MAX_CONSTRAINTS);
+        assert_eq!(constraints.last().map(String::as_str), Some("Always check rule 59."));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Merges two summaries: newer lines win, similar lines are dropped, sizes are bounded.
 
-use super::sections::{MAX_DECISIONS, MAX_LINES, MAX_REQUESTS, SummarySections};
+use super::sections::{MAX_CONSTRAINTS, MAX_DECISIONS, MAX_LINES, MAX_REQUESTS, SummarySections};
 use super::similarity::{LineWords, keep_newest_unique};
 use crate::identifiers::MAX_IDENTIFIERS;
 use crate::rules::drop_replaced;
@@ -16,7 +16,7 @@ pub fn merge(older: SummarySections, newer: SummarySections) -> SummarySections 
     let mut merged = SummarySections {
         decisions: append(older.decisions, newer.decisions, MAX_DECISIONS),
         todos: append(aged(older.todos), newer.todos, MAX_LINES),
-        constraints: drop_replaced(append(older.constraints, newer.constraints, MAX_LINES)),
+        constraints: drop_replaced(append(older.constraints, newer.constraints, MAX_CONSTRAINTS)),
         requests: asks.into_iter().take(MAX_REQUESTS).collect(),
         identifiers: prepend(newer.identifiers, older.identifiers),
     };
@@ -69,10 +69,10 @@ mod tests {
 
     #[test]
     fn merging_is_bounded_and_idempotent() {
-        let lines: Vec<String> = (0..40).map(|n| format!("rule {n}")).collect();
+        let lines: Vec<String> = (0..80).map(|n| format!("rule {n}")).collect();
         let many = rules(&lines.iter().map(String::as_str).collect::<Vec<_>>());
         let once = merge(many.clone(), rules(&["last rule"]));
-        assert_eq!(once.constraints.len(), MAX_LINES);
+        assert_eq!(once.constraints.len(), MAX_CONSTRAINTS);
         assert_eq!(merge(once.clone(), once.clone()), once);
     }
 

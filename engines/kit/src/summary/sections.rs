@@ -18,6 +18,8 @@ pub const HEADINGS: [&str; 5] = [
 
 /// Maximum decisions; the longest memory of a summary.
 pub(super) const MAX_DECISIONS: usize = 24;
+/// Maximum rules of the user; what the user wrote is kept before what the model did.
+pub(super) const MAX_CONSTRAINTS: usize = 40;
 /// Maximum lines of the other sections.
 pub(super) const MAX_LINES: usize = 12;
 /// Maximum pending requests.
