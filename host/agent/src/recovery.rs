@@ -23,6 +23,7 @@ use crate::turn::target::MIN_OUTPUT_TOKENS;
 use ctxhost_dialects::failure::{SilentOverflow, detect_silent_overflow};
 use ctxhost_dialects::{AssistantMessage, FailureReason, ProviderError};
 use ctxhost_models::failover::{FailoverDecision, FailoverStop};
+use ctxhost_provider::refused_answer::is_refused_answer;
 
 /// Recoveries from consecutive overflows. The reference implementation uses three, and each one may cost a compaction.
 const MAX_OVERFLOWS: u32 = 3;
@@ -189,6 +190,12 @@ impl AgentTurn {
                 self.guard.emit(EventKind::ModelChanged { model, why });
                 // The limits were those of the previous model.
                 self.retry = RetryState::default();
+            }
+            // The advice for the reason, about settings, does not apply.
+            FailoverDecision::Stop(FailoverStop::ChainExhausted(all))
+                if all.attempts.len() == 1 && is_refused_answer(&failure.code) =>
+            {
+                return Err(TurnError::Provider(Box::new(failure)));
             }
             FailoverDecision::Stop(FailoverStop::ChainExhausted(all)) => return Err(all.into()),
             FailoverDecision::Stop(_) => return Err(TurnError::Provider(Box::new(failure))),

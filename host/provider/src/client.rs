@@ -1,11 +1,26 @@
 //! The interface of a provider.
 
+use std::time::Duration;
+
 use ctxhost_engine_api::transcript::{Message, tokens};
 use futures_util::future::BoxFuture;
 
-use ctxhost_dialects::failure::ProviderError;
+use ctxhost_dialects::failure::{FailureReason, ProviderError};
 use ctxhost_dialects::message::{AssistantMessage, ChatMessage};
 use ctxhost_dialects::request::{ModelRequest, StreamPart};
+
+/// A pause before a request is repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetryWait {
+    /// Why the attempt before it failed.
+    pub reason: FailureReason,
+    /// The length of the pause.
+    pub pause: Duration,
+    /// The number of the next repetition, from 1.
+    pub retry: u64,
+    /// The most repetitions.
+    pub retries: u64,
+}
 
 /// A provider. Dropping a future of it cancels the request.
 pub trait ProviderClient: Send + Sync + std::fmt::Debug {
@@ -28,6 +43,21 @@ pub trait ProviderClient: Send + Sync + std::fmt::Debug {
         request: &'a ModelRequest,
         parts: &'a mut (dyn FnMut(StreamPart<'_>) + Send),
     ) -> BoxFuture<'a, Result<AssistantMessage, ProviderError>>;
+
+    /// [`generate`](Self::generate) that reports each pause before a repetition to `on_wait`.
+    ///
+    /// # Errors
+    ///
+    /// As [`generate`](Self::generate).
+    fn generate_with_waits<'a>(
+        &'a self,
+        request: &'a ModelRequest,
+        parts: &'a mut (dyn FnMut(StreamPart<'_>) + Send),
+        _on_wait: &'a (dyn Fn(RetryWait) + Send + Sync),
+    ) -> BoxFuture<'a, Result<AssistantMessage, ProviderError>> {
+        // For providers that never wait.
+        self.generate(request, parts)
+    }
 
     /// Counts the prompt tokens of a request: by the provider, or estimated if it cannot.
     ///

@@ -62,7 +62,7 @@ pub fn resolve_key(name: &str, settings: &ProviderSettings) -> Result<ApiKey, Co
     match std::env::var(variable) {
         // Keys pasted into files end with a line break, which no header may hold.
         Ok(key) if !key.trim().is_empty() => {
-            Ok(ApiKey::from_secret(SecretString::from(key.trim())))
+            Ok(ApiKey::from_variable(SecretString::from(key.trim()), variable))
         }
         _ => Err(ConnectError::KeyNotSet {
             provider: name.to_owned(),

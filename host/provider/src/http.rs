@@ -29,7 +29,7 @@ use tokio::sync::Mutex;
 
 pub use key::{ApiKey, ApiKeyError};
 
-use super::client::{ProviderClient, estimate_tokens};
+use super::client::{ProviderClient, RetryWait, estimate_tokens};
 use super::settings::{ConnectError, ProviderSettings};
 use super::windows::parse_window;
 use builder::ClientBuilder;
@@ -208,6 +208,15 @@ impl ProviderClient for HttpClient {
         request: &'a ModelRequest,
         parts: &'a mut (dyn FnMut(StreamPart<'_>) + Send),
     ) -> BoxFuture<'a, Result<AssistantMessage, ProviderError>> {
+        self.generate_with_waits(request, parts, &|_| ())
+    }
+
+    fn generate_with_waits<'a>(
+        &'a self,
+        request: &'a ModelRequest,
+        parts: &'a mut (dyn FnMut(StreamPart<'_>) + Send),
+        on_wait: &'a (dyn Fn(RetryWait) + Send + Sync),
+    ) -> BoxFuture<'a, Result<AssistantMessage, ProviderError>> {
         Box::pin(async move {
             let request = self.adapt_request(request);
             let body = self.dialect.encode(&request);
@@ -215,7 +224,7 @@ impl ProviderClient for HttpClient {
             // Each attempt borrows the sink, but the retry closure cannot hold it mutably.
             let sink = Mutex::new(PartSink::new(parts));
             let attempt = || async { self.attempt(&call, &mut *sink.lock().await).await };
-            let answer = self.retry_policy.run(attempt).await?;
+            let answer = self.retry_policy.run_with_waits(attempt, on_wait).await?;
             Ok(self.assistant_message(answer, &call.model))
         })
     }

@@ -19,6 +19,7 @@ mod connect;
 pub mod embedder;
 mod http;
 pub mod logprobs;
+pub mod refused_answer;
 mod runtime_task;
 pub mod settings;
 
@@ -31,7 +32,7 @@ use ctxhost_dialects::ModelRequest;
 use ctxhost_engine_api::border::BoxFuture;
 use ctxhost_engine_api::{Completion, CompletionRequest, Result};
 
-pub use client::ProviderClient;
+pub use client::{ProviderClient, RetryWait};
 pub use completer::{CompleterSettings, ModelCompleter};
 pub use connect::{connect, resolve_key};
 pub use embedder::{

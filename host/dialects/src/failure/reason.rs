@@ -66,7 +66,7 @@ impl FailureReason {
             FailureReason::Overloaded => "overloaded",
             FailureReason::ServerError => "the provider failed",
             FailureReason::Timeout => "no answer in time",
-            FailureReason::Connection => "cannot connect to its address",
+            FailureReason::Connection => "the connection failed",
             FailureReason::TlsCertificate => "its certificate is not trusted",
             FailureReason::ModelNotFound => "no such model",
             FailureReason::SessionExpired => "the server-side session has expired",

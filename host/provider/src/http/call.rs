@@ -10,6 +10,7 @@ use super::HttpClient;
 use super::builder;
 use super::errors::ErrorBuilder;
 use super::frames::{AnswerBody, FrameStream, StreamReadError};
+use crate::refused_answer::is_refused_answer;
 use ctxhost_dialects::dialect::{FrameFormat, ModelResponse, StreamError, StreamFrame};
 use ctxhost_dialects::failure::{FailureReason, ProviderError, parse_refusal};
 use ctxhost_dialects::message::{ChatBlock, StopReason};
@@ -95,7 +96,13 @@ impl HttpClient {
             let frames = body.into_frames(framing, ANSWER_MAX_BYTES, self.stream_max_bytes);
             self.read_stream(head, frames, &errors, sink).await?
         };
-        if has_content(&answer) { Ok(answer) } else { Err(errors.empty_response(&answer)) }
+        if has_content(&answer) {
+            Ok(answer)
+        } else if is_refused_answer(&answer.raw_stop_reason) {
+            Err(errors.refused_answer(&answer))
+        } else {
+            Err(errors.empty_response(&answer))
+        }
     }
 
     /// Sends a request; repeats it once with a new key if the key was refused.
@@ -112,7 +119,7 @@ impl HttpClient {
         if pending.response.status().is_success() {
             Ok(pending)
         } else {
-            Err(self.read_refusal(pending).await)
+            Err(self.read_refusal(pending, &call.path).await)
         }
     }
 
@@ -168,7 +175,7 @@ impl HttpClient {
         })
     }
 
-    async fn read_refusal(&self, pending: PendingResponse<'_>) -> ProviderError {
+    async fn read_refusal(&self, pending: PendingResponse<'_>, path: &str) -> ProviderError {
         let PendingResponse { response, deadline, errors } = pending;
         let status = response.status();
         let headers = response.headers().clone();
@@ -185,7 +192,18 @@ impl HttpClient {
         };
         // Within the time of a first byte: nothing is computed for a refusal.
         let text = timeout_at(deadline, read).await.ok().and_then(Result::ok).unwrap_or_default();
-        errors.refusal(&parse_refusal(Some(status.as_u16()), &text), Some(&headers))
+        // A wrong base_url, and not a wrong model: APIs state that in JSON.
+        if status == 404 && text.trim_start().starts_with('<') {
+            return errors.no_api(status.as_u16(), path);
+        }
+        let mut error =
+            errors.refusal(&parse_refusal(Some(status.as_u16()), &text), Some(&headers));
+        if error.reason == FailureReason::Auth
+            && let Some(source) = self.key.source()
+        {
+            error.message = format!("{}; the key is from {source}", error.message);
+        }
+        error
     }
 
     async fn read_stream(

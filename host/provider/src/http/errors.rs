@@ -59,13 +59,28 @@ impl ErrorBuilder<'_> {
 
     pub(super) fn unreachable(&self, error: &reqwest::Error) -> ProviderError {
         let causes = cause_chain(error);
-        let (reason, advice) = if causes.to_lowercase().contains("certificate") {
+        let host = self.host;
+        if causes.to_lowercase().contains("certificate") {
             let advice = "check the certificate of the server or of the proxy";
-            (FailureReason::TlsCertificate, advice)
+            let message = format!("cannot connect to {host}: {causes}; {advice}");
+            return self.error(FailureReason::TlsCertificate, &message);
+        }
+        // Without advice: that of the reason follows where the error is shown.
+        let message = if error.is_connect() {
+            format!("cannot connect to {host}: {causes}")
         } else {
-            (FailureReason::Connection, "check base_url, the proxy and the network")
+            format!("{host} closed the connection without an answer: {causes}")
         };
-        self.error(reason, &format!("cannot connect to {}: {causes}; {advice}", self.host))
+        self.error(FailureReason::Connection, &message)
+    }
+
+    /// The error of an address that has web pages and no API.
+    pub(super) fn no_api(&self, status: u16, path: &str) -> ProviderError {
+        let message = format!(
+            "{} has no API at {path}: status {status} with an HTML page; check base_url of [providers.{}]",
+            self.host, self.provider
+        );
+        ProviderError { status: Some(status), ..self.error(FailureReason::Format, &message) }
     }
 
     /// The error of a body that stopped.
@@ -121,6 +136,17 @@ impl ErrorBuilder<'_> {
             excerpt(&self.redact(text))
         );
         self.error(FailureReason::InvalidResponse, &message)
+    }
+
+    /// The error of a request that the provider's rules forbid to answer.
+    pub(super) fn refused_answer(&self, answer: &ModelResponse) -> ProviderError {
+        let reason = &answer.raw_stop_reason;
+        let message = format!(
+            "the provider refused to answer (stop reason `{reason}`); change the message, start a new session, or use \
+             another model"
+        );
+        // This reason is not retried: the same request would be refused, and charged, again.
+        ProviderError { code: reason.clone(), ..self.error(FailureReason::Format, &message) }
     }
 
     pub(super) fn empty_response(&self, answer: &ModelResponse) -> ProviderError {

@@ -19,6 +19,8 @@ const MAX_OUTPUT_BYTES: u64 = 65_536;
 pub struct ApiKey {
     /// The program and its arguments; empty for a constant key.
     command: Vec<String>,
+    /// The environment variable of a constant key, if it is from one.
+    variable: Option<String>,
     /// The key, once secret.
     secret: Mutex<Option<SecretString>>,
 }
@@ -67,17 +69,31 @@ pub enum ApiKeyError {
 impl ApiKey {
     /// No key.
     pub fn none() -> ApiKey {
-        ApiKey { command: Vec::new(), secret: Mutex::new(None) }
+        ApiKey { command: Vec::new(), variable: None, secret: Mutex::new(None) }
     }
 
     /// A constant key.
     pub fn from_secret(key: SecretString) -> ApiKey {
-        ApiKey { command: Vec::new(), secret: Mutex::new(Some(key)) }
+        ApiKey { command: Vec::new(), variable: None, secret: Mutex::new(Some(key)) }
+    }
+
+    /// A constant key from this environment variable.
+    pub fn from_variable(key: SecretString, variable: &str) -> ApiKey {
+        ApiKey { variable: Some(variable.to_owned()), ..ApiKey::from_secret(key) }
     }
 
     /// A key that a program prints on its first line. It runs without a shell.
     pub fn from_command(command: Vec<String>) -> ApiKey {
-        ApiKey { command, secret: Mutex::new(None) }
+        ApiKey { command, variable: None, secret: Mutex::new(None) }
+    }
+
+    /// Where a user finds the key: the variable or the command that it is from.
+    pub(super) fn source(&self) -> Option<String> {
+        match (&self.variable, self.command.first()) {
+            (Some(variable), _) => Some(format!("the variable {variable}")),
+            (None, Some(program)) => Some(format!("the command `{program}` (api_key_command)")),
+            (None, None) => None,
+        }
     }
 
     /// The key, if the server needs one. The program runs once for all callers.

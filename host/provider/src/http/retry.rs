@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use backon::{ExponentialBuilder, Retryable};
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 
+use crate::client::RetryWait;
 use crate::settings::ProviderSettings;
 use ctxhost_dialects::failure::{FailureReason, ProviderError};
 
@@ -36,6 +37,24 @@ impl RetryPolicy {
     where
         Attempting: Future<Output = Result<T, ProviderError>>,
     {
+        self.run_with_waits(attempt, &|_| ()).await
+    }
+
+    /// [`run`](Self::run) that reports each pause.
+    pub(super) async fn run_with_waits<T, Attempting>(
+        self,
+        attempt: impl FnMut() -> Attempting,
+        on_wait: &(dyn Fn(RetryWait) + Send + Sync),
+    ) -> Result<T, ProviderError>
+    where
+        Attempting: Future<Output = Result<T, ProviderError>>,
+    {
+        let mut retry = 0;
+        let report = |error: &ProviderError, pause: Duration| {
+            log_retry(error, pause);
+            retry += 1;
+            on_wait(RetryWait { reason: error.reason, pause, retry, retries: self.retries as u64 });
+        };
         let pauses = ExponentialBuilder::default()
             .with_min_delay(self.pause)
             .with_max_delay(self.pause_max)
@@ -46,7 +65,7 @@ impl RetryPolicy {
             .retry(pauses)
             .when(is_retryable)
             .adjust(|error, pause| self.adjust_pause(error, pause))
-            .notify(log_retry)
+            .notify(report)
             .await
     }
 

@@ -17,6 +17,7 @@ use ctxhost_dialects::openai_responses::OpenAiResponses;
 
 mod counting;
 mod keys;
+mod messages;
 mod server;
 mod windows;
 
