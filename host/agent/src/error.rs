@@ -40,6 +40,14 @@ pub enum TurnError {
         "the turn was stopped after {rounds} rounds of tool calls (agent.max_rounds); send \"continue\" to resume"
     )]
     TooManyRounds { rounds: u32 },
+    /// The answer ended early and has no text. It is in the session.
+    #[error("{model} gave no text: {why}")]
+    NoText {
+        /// The model, as `provider/id`.
+        model: String,
+        /// Why it ended, and what to do next.
+        why: String,
+    },
     /// The message could not be queued; nothing was sent.
     #[error(transparent)]
     Inbox(#[from] InboxError),

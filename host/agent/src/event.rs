@@ -10,6 +10,7 @@ use serde_json::Value;
 use ctxhost_context::{CompactionOutcome, Prompt};
 use ctxhost_dialects::message::TokenUsage;
 use ctxhost_dialects::{FailureReason, ProviderError};
+use ctxhost_provider::RetryWait;
 
 /// An event of a session, or of the runtime if the session id is empty.
 #[derive(Clone, Debug)]
@@ -22,6 +23,8 @@ pub struct RuntimeEvent {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum EventKind {
+    /// A turn failed before its message was in the session; a later turn delivers it.
+    MessageQueued,
     /// A turn started; its message is in the session.
     TurnStarted,
     /// A prompt was prepared.
@@ -59,6 +62,17 @@ pub enum EventKind {
     Answered {
         /// The usage that the provider reports.
         usage: TokenUsage,
+    },
+    /// An answer ended before its end: cut off at the output limit, ended by the provider, or interrupted.
+    AnswerIncomplete {
+        /// How it ended, and what to do next.
+        why: String,
+    },
+    /// The provider asked for a pause, or failed; the request is repeated after it.
+    Waiting {
+        /// The model, as `provider/id`.
+        model: String,
+        wait: RetryWait,
     },
     /// A tool call starts.
     ToolCalled { call_id: String, tool: String, arguments: Value },

@@ -33,6 +33,10 @@ pub(super) enum Answer {
     Calls(&'static str, Value),
     /// An authentication error.
     Refusal,
+    /// A text that reached the output limit, and a call that is dropped for it.
+    Cut(&'static str, Option<&'static str>),
+    /// A text and the start of a call, without an end.
+    Unfinished(&'static str, Option<&'static str>),
     /// A text after a delay.
     Delayed(Duration, String),
 }
@@ -93,7 +97,7 @@ impl ProviderClient for ScriptedProvider {
     fn generate<'a>(
         &'a self,
         request: &'a ModelRequest,
-        _parts: &'a mut (dyn FnMut(StreamPart<'_>) + Send),
+        parts: &'a mut (dyn FnMut(StreamPart<'_>) + Send),
     ) -> BoxFuture<'a, std::result::Result<AssistantMessage, ProviderError>> {
         let number = {
             let mut requests = self.requests.lock().unwrap();
@@ -114,6 +118,14 @@ impl ProviderClient for ScriptedProvider {
                     (ChatBlock::ToolCall(call), StopReason::ToolUse)
                 }
                 Answer::Refusal => return Err(refusal()),
+                Answer::Cut(text, tool) => {
+                    stream(parts, text, tool);
+                    (ChatBlock::text(text), StopReason::Length)
+                }
+                Answer::Unfinished(text, tool) => {
+                    stream(parts, text, tool);
+                    std::future::pending().await
+                }
             };
             Ok(AssistantMessage { content: vec![content], stop_reason, ..Default::default() })
         })
@@ -127,6 +139,15 @@ impl ProviderClient for ScriptedProvider {
             Some(0) => Box::pin(std::future::pending()),
             stated => Box::pin(async move { Ok(stated) }),
         }
+    }
+}
+
+fn stream(parts: &mut dyn FnMut(StreamPart<'_>), text: &str, tool: Option<&str>) {
+    if !text.is_empty() {
+        parts(StreamPart::Text(text));
+    }
+    if let Some(name) = tool {
+        parts(StreamPart::ToolCall { name });
     }
 }
 

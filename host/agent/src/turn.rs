@@ -9,6 +9,7 @@
 //! Everything is recorded in the session before the next `await`, so a turn that is dropped leaves a valid session.
 
 pub(crate) mod agent_turn;
+mod incomplete;
 mod model_call;
 pub(crate) mod outgoing_request;
 pub(crate) mod target;
@@ -75,6 +76,9 @@ impl RuntimeState {
             let mut turn = AgentTurn::new(SessionGuard::new(self, &cell, lock).await)?;
             let outcome = run(&mut turn, QueuedMessageRef { inbox: &cell.inbox, id: &id }).await;
             if let Err(error) = &outcome {
+                if cell.inbox.is_waiting(&id) {
+                    turn.guard.emit(EventKind::MessageQueued);
+                }
                 turn.guard.emit(EventKind::TurnFailed { message: error.to_string() });
             }
             turn.guard.record_turn(outcome.is_err());
@@ -104,6 +108,7 @@ async fn run_loop(
         let answer = recovery::complete(turn, request).await?;
         turn.record(&answer)?;
         if answer.stop_reason != StopReason::ToolUse {
+            turn.report_incomplete(&answer)?;
             break answer;
         }
         turn.use_tools(&answer).await?;

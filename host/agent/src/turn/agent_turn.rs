@@ -27,6 +27,10 @@ pub(crate) struct AgentTurn {
     pub(super) requests: u32,
     pub(super) usage: TokenUsage,
     pub(super) engine: String,
+    /// The tools of the calls that started in the last answer, also if they were cut off.
+    pub(super) started_calls: Vec<String>,
+    /// The length of answer that the last request allowed, in provider tokens.
+    pub(super) asked_output_tokens: u64,
 }
 
 /// Failures of a turn so far, and the limits that they impose on its requests.
@@ -68,6 +72,8 @@ impl AgentTurn {
             requests: 0,
             usage: TokenUsage::default(),
             engine: String::new(),
+            started_calls: Vec::new(),
+            asked_output_tokens: 0,
         })
     }
 

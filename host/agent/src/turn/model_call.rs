@@ -5,11 +5,13 @@ use std::sync::Arc;
 use ctxhost_engine_api::Trigger;
 
 use super::agent_turn::AgentTurn;
+use super::incomplete::ArrivingAnswer;
 use super::outgoing_request::OutgoingRequest;
 use crate::error::TurnError;
 use crate::event::EventKind;
 use ctxhost_context::CompactionOutcome;
 use ctxhost_dialects::{AssistantMessage, FailureReason, ProviderError, StreamPart};
+use ctxhost_provider::RetryWait;
 
 impl AgentTurn {
     /// Calls the model, without the global permit: other sessions run meanwhile.
@@ -17,23 +19,33 @@ impl AgentTurn {
         &mut self,
         request: &OutgoingRequest,
     ) -> Result<AssistantMessage, ProviderError> {
-        let Some(client) = self.state.clients.get(&self.cursor.model().provider) else {
+        let state = self.state.clone();
+        let Some(client) = state.clients.get(&self.cursor.model().provider) else {
             let provider = &self.cursor.model().provider;
             let message = format!("the config has no [providers.{provider}]");
             return Err(self.host_failure(FailureReason::ModelNotFound, &message));
         };
         let session: Arc<str> = self.guard.session_id().into();
-        let event_bus = &self.state.event_bus;
+        let model: Arc<str> = self.cursor.model().to_string().into();
+        let arriving = ArrivingAnswer::new(self, client.api());
+        let received = arriving.parts();
         let mut on_part = |part: StreamPart<'_>| {
+            received.lock().add(&part);
             let kind = match part {
                 StreamPart::Text(text) => EventKind::Text(text.to_owned()),
                 StreamPart::Thinking(text) => EventKind::Thinking(text.to_owned()),
                 StreamPart::ToolCall { .. } => return,
             };
-            event_bus.emit(session.clone(), kind);
+            state.event_bus.emit(session.clone(), kind);
         };
-        let call = client.generate(&request.request, &mut on_part);
-        let answer = self.guard.lock().yield_permit_during(call).await;
+        let on_wait = |wait: RetryWait| {
+            let kind = EventKind::Waiting { model: model.to_string(), wait };
+            state.event_bus.emit(session.clone(), kind);
+        };
+        let call = client.generate_with_waits(&request.request, &mut on_part, &on_wait);
+        let answer = arriving.turn.guard.lock().yield_permit_during(call).await;
+        self.started_calls = arriving.finish();
+        self.asked_output_tokens = request.request.max_output_tokens;
         if let Ok(answer) = &answer {
             self.learn_from_answer(request, answer);
             let id = self.guard.session_id();
