@@ -168,6 +168,11 @@ impl SubagentTable {
         self.live.iter().filter(|child| !running.has_ended(&child.id))
     }
 
+    /// How many sub-agents run in this process.
+    pub(super) fn running_count(&self, running: &RunningSubagents) -> usize {
+        self.live(running).filter(|child| child.state == SubagentState::Running).count()
+    }
+
     /// The depth of this session: 0 for an agent.
     pub(crate) fn depth(&self) -> u32 {
         self.settings.depth
@@ -185,15 +190,27 @@ impl SubagentTable {
 
     /// The list of live sub-agents for the parent's system prompt; empty if there are none.
     pub(crate) fn prompt_note(&self, running: &RunningSubagents) -> String {
-        let lines: Vec<String> = self.live(running).map(prompt_line).collect();
-        if lines.is_empty() {
+        let lines = |state: SubagentState, head: &str| {
+            let children = self.live(running).filter(|child| child.state == state);
+            let lines: Vec<String> = children.map(prompt_line).collect();
+            (!lines.is_empty()).then(|| format!("{head}\n{}", lines.join("\n")))
+        };
+        let parts = [
+            lines(
+                SubagentState::Running,
+                "Sub-agents of yours that have not ended. Do not start another for the same task.",
+            ),
+            lines(
+                SubagentState::Interrupted,
+                "Sub-agents of yours that were interrupted. They do not run any more and give no answer; start \
+                 another one if you still need the result.",
+            ),
+        ];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        if parts.is_empty() {
             return String::new();
         }
-        format!(
-            "<sub-agents>\nSub-agents of yours that have not ended. Do not start another for the same \
-             task.\n{}\n</sub-agents>",
-            lines.join("\n")
-        )
+        format!("<sub-agents>\n{}\n</sub-agents>", parts.join("\n"))
     }
 }
 

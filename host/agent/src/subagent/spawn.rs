@@ -68,7 +68,8 @@ impl<'a> ParentSession<'a> {
         if depth >= settings.subagent_depth {
             return Err(SpawnError::TooDeep { depth });
         }
-        let live = self.active.subagents.live(&self.state.running_subagents).count();
+        // An interrupted one needs no room.
+        let live = self.active.subagents.running_count(&self.state.running_subagents);
         if live >= settings.subagents_live {
             return Err(SpawnError::TooMany { live });
         }

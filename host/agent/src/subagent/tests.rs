@@ -192,6 +192,8 @@ async fn sub_agents_survive_a_restart_until_their_time_limit() {
     restarted.send(&parent, "what now?").await.unwrap();
     let system = client.requests_with("what now?")[0].system.clone();
     assert!(system.contains("(interrupted when the process ended): think hard"), "{system}");
+    assert!(system.contains("start another one if you still need the result"), "{system}");
+    assert!(!system.contains("Do not start another"), "{system}");
     restarted.close_session(&parent).await;
 
     let settings = config("agent.subagent_ttl_ms = 1");

@@ -8,6 +8,7 @@ use super::error::SpawnOptions;
 use super::spawn::ParentSession;
 use crate::error::TurnError;
 use crate::turn::agent_turn::AgentTurn;
+use ctxhost_dialects::message::StopReason;
 use ctxhost_tools::ToolOutput;
 
 /// The name of the tool.
@@ -70,11 +71,14 @@ impl AgentTurn {
         // Without the global permit: the sub-agent needs one, and it may be the only one.
         let outcome = self.guard.lock().yield_permit_during(run.run(&self.state)).await;
         self.as_parent().record_ends().await?;
-        Ok(match outcome.map(|reply| reply.message.text()) {
-            Ok(text) if text.trim().is_empty() => {
+        Ok(match outcome.map(|reply| (reply.message.text(), reply.message.stop_reason)) {
+            Ok((text, _)) if text.trim().is_empty() => {
                 ToolOutput::error("the sub-agent returned no text")
             }
-            Ok(text) => ToolOutput::text(text),
+            Ok((text, StopReason::Length)) => {
+                ToolOutput::text(format!("{text}\n[cut off at the output limit]"))
+            }
+            Ok((text, _)) => ToolOutput::text(text),
             Err(error) => ToolOutput::error(error.to_string()),
         })
     }
