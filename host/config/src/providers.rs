@@ -38,6 +38,17 @@ ctxhost_engine_api::settings! {
 }
 
 impl Config {
+    /// The environment variables that hold secrets of this config: keys of models, the token of the gateway, and the
+    /// address of the database, which has its password.
+    pub fn secret_variables(&self) -> impl Iterator<Item = &str> {
+        let providers = self.providers.values().filter_map(ProviderSettings::key_variable);
+        let summariser =
+            self.summariser.iter().filter_map(|settings| settings.api_key_env.as_deref());
+        let others = [self.embedder.api_key_env.as_deref(), self.store.url_env.as_deref()];
+        let others = others.into_iter().flatten().chain([self.gateway.token_env.as_str()]);
+        providers.chain(summariser).chain(others)
+    }
+
     /// The settings of a provider.
     pub fn provider(&self, name: &str) -> Option<&ProviderSettings> {
         self.providers.get(name)

@@ -62,6 +62,11 @@ impl NamePattern {
         NamePattern { pattern: pattern.to_owned(), matcher }
     }
 
+    /// A pattern that matches this name only, whatever is in it.
+    pub(super) fn literal(name: &str) -> NamePattern {
+        NamePattern { pattern: name.to_owned(), matcher: None }
+    }
+
     /// Whether it matches a name.
     pub fn matches(&self, name: &str) -> bool {
         self.pattern == name || self.matcher.as_ref().is_some_and(|matcher| matcher.is_match(name))

@@ -24,7 +24,7 @@ ctxhost_engine_api::settings! {
         /// hanging one.
         pub shell_timeout_ms: u64 = 120_000, Whole(1), "ms";
         /// Environment variables hidden from commands, names or patterns; a command has no reason to print
-        /// the keys of models.
+        /// the keys of models. Those that this file names for keys, such as `api_key_env`, are always hidden.
         pub shell_hidden_env: Vec<NamePattern> = vec![NamePattern::fixed("*_API_KEY")], List;
         /// Whether the file tools are confined to the working folder and `roots`, with links
         /// resolved; off, because `shell` can access everything. To confine an agent, deny `shell`
@@ -42,6 +42,13 @@ impl ToolSettings {
         for root in &mut self.roots {
             *root = folder.join(&*root);
         }
+        self
+    }
+
+    /// Hides more variables from commands.
+    #[must_use]
+    pub fn hiding_variables<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Self {
+        self.shell_hidden_env.extend(names.into_iter().map(NamePattern::literal));
         self
     }
 

@@ -299,6 +299,7 @@ impl RuntimeBuilder {
 
     async fn tool_registry(&self) -> Result<ToolRegistry, BuildError> {
         let settings = self.config.tools.clone();
+        let settings = settings.hiding_variables(self.config.secret_variables());
         let mut tools = if self.without_builtin_tools {
             ToolRegistry::empty(settings)
         } else {

@@ -46,3 +46,16 @@ fn errors_in_tools_are_shown_at_their_line() {
         assert!(text_of_error.contains(words), "{text}: {text_of_error}");
     }
 }
+
+#[test]
+fn variables_with_secrets_are_those_that_the_file_names() {
+    let config = parse(
+        "gateway.token_env = \"T\"\nstore.url_env = \"U\"\n\
+         [providers.a]\ndialect = \"openai-completions\"\napi_key_env = \"MY_SECRET\"\n\
+         [providers.b]\ndialect = \"anthropic-messages\"\n\
+         [summariser]\nbase_url = \"http://x/v1\"\nmodel = \"m\"\napi_key_env = \"S\"\n\
+         [embedder]\nurl = \"http://x/v1\"\nmodel = \"m\"\napi_key_env = \"E\"\n",
+    );
+    let names = config.secret_variables().collect::<Vec<_>>();
+    assert_eq!(names, ["MY_SECRET", "ANTHROPIC_API_KEY", "S", "E", "U", "T"]);
+}

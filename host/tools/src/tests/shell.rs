@@ -107,6 +107,15 @@ async fn api_keys_are_hidden() {
     assert_eq!(shown, package);
 }
 
+#[tokio::test]
+async fn variables_that_a_program_names_are_hidden_too() {
+    let settings = ToolSettings::default().hiding_variables(["CARGO_PKG_NAME", "NOT_SET[A-"]);
+    assert_eq!(settings.shell_hidden_env.len(), 3);
+    let script = "echo \"$CARGO_PKG_NAME|$CARGO_PKG_VERSION\"";
+    let hidden = Stage::with(settings).call_ok("shell", json!({"command": script})).await;
+    assert_eq!(hidden, format!("|{}\n", env!("CARGO_PKG_VERSION")));
+}
+
 /// Whether a process has exited (or is a zombie) within a few seconds.
 async fn dies(pid: &str) -> bool {
     let stat = Path::new("/proc").join(pid.trim()).join("stat");
