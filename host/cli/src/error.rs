@@ -184,8 +184,26 @@ impl From<SessionError> for CliError {
             SessionError::Io { path, .. } => recording_error(path),
             _ => None,
         };
-        recording.unwrap_or_else(|| CliError::user(error.to_string()))
+        recording.unwrap_or_else(|| match &error {
+            SessionError::Io { source, .. } if is_failed_disk(source) => {
+                CliError::internal(error.to_string())
+                    .hint("free space on its disk, or make it writable")
+            }
+            _ => CliError::user(error.to_string()),
+        })
     }
+}
+
+/// Whether the machine cannot write, whatever the command names.
+fn is_failed_disk(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind;
+    matches!(
+        error.kind(),
+        ErrorKind::StorageFull
+            | ErrorKind::QuotaExceeded
+            | ErrorKind::FileTooLarge
+            | ErrorKind::ReadOnlyFilesystem
+    )
 }
 
 /// The error of a command that needs a session, if the file is a recording of another agent.
