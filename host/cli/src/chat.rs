@@ -13,6 +13,7 @@ use super::config::watched_config;
 use super::error::CliError;
 use super::output::Output;
 use super::run_setup;
+use super::session_arg::shell_quote;
 use super::window::parse_tokens;
 use ctxhost_agent::engine_options::failure_log;
 use ctxhost_agent::{Runtime, RuntimeBuilder, SessionId};
@@ -21,6 +22,12 @@ use ctxhost_config::Config;
 use ctxhost_engine::{HostClock, state_folder};
 use ctxhost_session::{Session, SessionError, SessionFolder, SessionHeader};
 use ctxhost_store::{self as store, SessionStore, StoreKind};
+
+/// The exit code after Ctrl-C: that of a process that the signal ends, as shells report it.
+const INTERRUPTED: u8 = 130;
+
+/// Damaged lines that are named in a warning.
+const SHOWN_LINES: usize = 5;
 
 /// Talk to a model that works in this folder with tools.
 ///
@@ -66,7 +73,11 @@ impl ChatArgs {
             let store = store::open(&config.store, &sessions_root())?;
             // Before the session: a chat that cannot start leaves no empty one for --continue.
             let runtime = self.runtime(&config, store.clone(), &cwd).await?;
-            let session = runtime.adopt_session(self.session(&config, &*store, &cwd)?)?;
+            let session = self.session(&config, &*store, &cwd)?;
+            if let Some(warning) = damage_warning(&session) {
+                output.note(&warning);
+            }
+            let session = runtime.adopt_session(session)?;
             let held = runtime.quarantine().map(|held| held.reason);
             if let Some(reason) = &held {
                 output.note(&format!("using engine {}: {reason}", runtime.engine()));
@@ -78,7 +89,10 @@ impl ChatArgs {
             };
             // Waits for background work, such as a compaction, before the events stop being
             // printed.
-            runtime.shutdown().await;
+            tokio::select! {
+                () = runtime.shutdown() => {}
+                _ = tokio::signal::ctrl_c() => {}
+            }
             show.finish().await;
             outcome
         })
@@ -176,6 +190,30 @@ async fn send_once(
     session: &SessionId,
     text: &str,
 ) -> Result<ExitCode, CliError> {
-    runtime.send(session, text).await?;
-    Ok(ExitCode::SUCCESS)
+    // Without this, Ctrl-C would end the process before the answer so far is recorded.
+    tokio::select! {
+        outcome = runtime.send(session, text) => {
+            outcome?;
+            Ok(ExitCode::SUCCESS)
+        }
+        _ = tokio::signal::ctrl_c() => Ok(ExitCode::from(INTERRUPTED)),
+    }
+}
+
+/// A warning about lines of a session that cannot be read and are not a part of the conversation.
+fn damage_warning(session: &Session) -> Option<String> {
+    let path = session.path()?;
+    let problems = session.problems();
+    let first = problems.first()?;
+    let lines: Vec<String> =
+        problems.iter().take(SHOWN_LINES).map(|problem| problem.line.to_string()).collect();
+    let more = if problems.len() > SHOWN_LINES { ", ..." } else { "" };
+    let noun = if problems.len() == 1 { "line" } else { "lines" };
+    Some(format!(
+        "! the session is damaged in {noun} {}{more}; line {}: {}; run `ctxhost fsck {}`",
+        lines.join(", "),
+        first.line,
+        first.message,
+        shell_quote(path)
+    ))
 }

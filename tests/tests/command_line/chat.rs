@@ -168,7 +168,7 @@ fn a_failed_turn_does_not_end_the_conversation() {
     let place = workplace(&server, Wire::OpenAiChat);
     let output =
         run(place.path(), &["chat", "--session", "session.jsonl"], "Hello\nAre you there?\n");
-    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(output.status.code(), Some(1), "a script sees that a turn failed");
     assert!(stderr(&output).contains("add credit with the provider"), "{}", stderr(&output));
     assert_eq!(stdout(&output), "Here I am.\n");
     assert_eq!(words(&place.session()), ["Hello", "Are you there?"]);

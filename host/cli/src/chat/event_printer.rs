@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::io::{IsTerminal as _, Write as _};
+use std::time::Duration;
 
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::oneshot;
@@ -14,6 +15,7 @@ use crate::render::style::{TextStyle, Tone};
 use ctxhost_agent::Runtime;
 use ctxhost_agent::event::{EventKind, RuntimeEvent};
 use ctxhost_context::{CompactionOutcome, CompactionVerdict};
+use ctxhost_provider::RetryWait;
 use ctxhost_retention::Shares;
 
 /// Prints events until it is stopped.
@@ -69,6 +71,9 @@ impl EventPrinter {
     }
 }
 
+/// Shorter pauses pass before a person wonders.
+const UNREPORTED_WAIT: Duration = Duration::from_secs(2);
+
 struct TerminalView {
     style: TextStyle,
     /// Whether the cursor is behind answer text.
@@ -104,6 +109,13 @@ impl TerminalView {
                 }
                 self.end_line();
             }
+            EventKind::AnswerIncomplete { why } => self.note(&format!("! {why}")),
+            EventKind::Waiting { model, wait } if wait.pause > UNREPORTED_WAIT => {
+                self.note(&describe_wait(model, wait));
+            }
+            EventKind::MessageQueued => self.note(
+                "! the message is not in the session; it stays queued, and the next message sends it first",
+            ),
             EventKind::ToolCalled { tool, arguments, .. } => {
                 self.note(&format!("* {tool} {}", truncate(&arguments.to_string())));
             }
@@ -194,6 +206,14 @@ impl TerminalView {
     }
 }
 
+/// One line about a pause before a request is repeated.
+fn describe_wait(model: &str, wait: &RetryWait) -> String {
+    let RetryWait { reason, pause, retry, retries } = wait;
+    // Rounded up, so that it does not end later.
+    let seconds = group_digits(pause.as_millis().div_ceil(1_000) as u64);
+    format!("waiting {seconds} s for {model}: {} (retry {retry} of {retries})", reason.describe())
+}
+
 /// One line about a compaction.
 pub(super) fn describe_compaction(outcome: &CompactionOutcome) -> String {
     let (before, after) = (group_digits(outcome.before_tokens), group_digits(outcome.after_tokens));
@@ -223,4 +243,21 @@ fn truncate(text: &str) -> String {
         short.push_str("...");
     }
     short
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ctxhost_dialects::FailureReason;
+
+    #[test]
+    fn a_wait_names_model_cause_and_number() {
+        let wait = RetryWait {
+            reason: FailureReason::RateLimit,
+            pause: Duration::from_millis(5_200),
+            retry: 1,
+            retries: 4,
+        };
+        assert_eq!(describe_wait("p/m", &wait), "waiting 6 s for p/m: rate limit (retry 1 of 4)");
+    }
 }

@@ -1,6 +1,6 @@
 //! The read-eval loop of the chat.
 
-use std::io::ErrorKind;
+use std::io::{ErrorKind, IsTerminal as _};
 use std::process::ExitCode;
 
 use rustyline::DefaultEditor;
@@ -21,6 +21,7 @@ pub(super) async fn run_repl(
 ) -> Result<ExitCode, CliError> {
     output.note(&format!("engine {}, session {session}; /help lists commands", runtime.engine()));
     let mut lines = InputLines::new()?;
+    let mut has_failed_turn = false;
     while let Some(line) = lines.next().await? {
         match ChatCommand::parse(&line) {
             Some(Ok(ChatCommand::Quit)) => break,
@@ -34,23 +35,34 @@ pub(super) async fn run_repl(
             }
             Some(Err(mistake)) => output.note(&mistake),
             None if line.trim().is_empty() => {}
-            None => send_message(runtime, session, &line, output).await,
+            None => has_failed_turn |= !send_message(runtime, session, &line, output).await,
         }
     }
-    Ok(ExitCode::SUCCESS)
+    // A person has read the errors; a script has only the exit code.
+    Ok(ExitCode::from(u8::from(has_failed_turn && !std::io::stdin().is_terminal())))
 }
 
-/// Runs one turn. Ctrl-C cancels it; the session stays valid.
-async fn send_message(runtime: &Runtime, session: &SessionId, line: &str, output: &mut Output) {
+/// Runs one turn; returns whether it did not fail. Ctrl-C cancels it; the session stays valid and keeps the answer so
+/// far.
+async fn send_message(
+    runtime: &Runtime,
+    session: &SessionId,
+    line: &str,
+    output: &mut Output,
+) -> bool {
     // Dropping the turn cancels it at its next await; what was appended so far stays in the
     // session.
     tokio::select! {
         outcome = runtime.send(session, line) => {
-            if let Err(error) = outcome {
+            if let Err(error) = &outcome {
                 output.note(&format!("error: {error}"));
             }
+            outcome.is_ok()
         }
-        _ = tokio::signal::ctrl_c() => output.note("(cancelled)"),
+        _ = tokio::signal::ctrl_c() => {
+            output.note("(cancelled)");
+            true
+        }
     }
 }
 
