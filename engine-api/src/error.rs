@@ -104,7 +104,7 @@ error_kinds! {
     CannotFit = 5,
     /// A panic was caught. The engine is quarantined.
     Panicked = 100,
-    /// The call was cancelled. Not a failure.
+    /// The host cancelled the call. An engine that answers so without that failed.
     Cancelled = 101,
     /// The call exceeded its time limit.
     Deadline = 102,

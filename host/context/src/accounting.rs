@@ -112,7 +112,7 @@ pub struct LearnedWindow {
     pub tokens: u64,
     /// Whether the provider stated it in a refusal; otherwise it follows from token counts.
     pub is_stated: bool,
-    /// The window that was known when it was learned, in provider tokens. It bounds no larger one: that is another server, or
+    /// The window that was known when it was learned, in provider tokens. It bounds no other one: that is another server, or
     /// a correction by the user.
     pub known_tokens: u64,
 }
@@ -173,9 +173,10 @@ impl TokenAccounting {
         self.window_tokens = window_tokens;
     }
 
-    /// The learned window of a model that is otherwise known with `known_tokens`.
+    /// The learned window of a model that is otherwise known with `known_tokens`, as when it was learned.
     pub fn learned_window(&self, model: &ModelName, known_tokens: u64) -> Option<LearnedWindow> {
-        self.models.get(model)?.window.filter(|window| window.known_tokens >= known_tokens)
+        // A window that was configured since is newer, also a smaller one.
+        self.models.get(model)?.window.filter(|window| window.known_tokens == known_tokens)
     }
 
     /// Records a learned window for this session.

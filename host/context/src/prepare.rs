@@ -14,7 +14,9 @@ use crate::outcome::{CompactionOutcome, CompactionVerdict};
 use crate::policy::CompactionPolicy;
 use crate::prompt::{Prompt, PromptPreview};
 use crate::target::{Budget, Target};
-use ctxhost_engine::{AssembleContext, EngineAnswer, EngineContext, OnRefusal, SlotError};
+use ctxhost_engine::{
+    AssembleContext, EngineAnswer, EngineContext, OnEngineError, OnRefusal, SlotError,
+};
 use ctxhost_invariants::{
     self as invariants, EmergencyTrimError, EnforcedPlan, InvariantSettings, Repair,
 };
@@ -32,7 +34,7 @@ struct PromptRequest<'a> {
 }
 
 impl Context {
-    /// Prepares the next prompt.
+    /// Prepares the next prompt, also where the bundled engine fails.
     ///
     /// # Errors
     ///
@@ -40,32 +42,51 @@ impl Context {
     pub async fn prepare(&mut self, target: &Target) -> Result<Prompt, ContextError> {
         let budget = self.budget(target);
         let model = self.model_ref(target);
-        let mut request = PromptRequest { target, model: &model, budget };
-        let mut progress = PromptProgress::new(budget, self.ingest().await?);
-        if let Some(outcome) = self.shorten_long_requests(target, budget)? {
-            progress.compactions.push(outcome);
-            progress.took += self.ingest().await?;
-        }
-        self.limits.begin_request();
-        let prompt = loop {
-            let view = self.view();
-            let assembled = self.assemble(request, &view, progress.allowance_tokens).await?;
-            match self.next_step(request, view, assembled, &mut progress).await? {
-                NextStep::Send(prompt) => break *prompt,
-                NextStep::Assemble => {}
-                NextStep::Trim if request.budget.spare_tokens > 0 => {
-                    // The reserve of the answer comes before any trim.
-                    request.budget = budget.without_reserve();
-                    progress.begin_rounds(request.budget);
-                }
-                NextStep::Trim => {
-                    break self.emergency_trim(target, request.model, budget, progress)?;
-                }
+        let request = PromptRequest { target, model: &model, budget };
+        let mut progress = PromptProgress::new(budget);
+        let prompt = match self.prepare_with_engine(request, &mut progress).await {
+            Ok(Some(prompt)) => *prompt,
+            Ok(None) => self.emergency_trim(target, &model, budget, progress)?,
+            // A session whose every request failed would be lost.
+            Err(ContextError::Slot(error @ SlotError::Engine { .. }))
+                if self.engine.on_error() == OnEngineError::Fallback =>
+            {
+                progress.engine_error = Some(error.to_string());
+                self.emergency_trim(target, &model, budget, progress)?
             }
+            Err(error) => return Err(error),
         };
         // Only now: after an error no request is sent.
         self.session.record_cache_use(self.settings.clock.now_ms());
         Ok(prompt)
+    }
+
+    /// Prepares a prompt from plans of the engines; `None` if none fits.
+    async fn prepare_with_engine(
+        &mut self,
+        mut request: PromptRequest<'_>,
+        progress: &mut PromptProgress,
+    ) -> Result<Option<Box<Prompt>>, ContextError> {
+        progress.took += self.ingest().await?;
+        if let Some(outcome) = self.shorten_long_requests(request.target, request.budget)? {
+            progress.compactions.push(outcome);
+            progress.took += self.ingest().await?;
+        }
+        self.limits.begin_request();
+        loop {
+            let view = self.view();
+            let assembled = self.assemble(request, &view, progress.allowance_tokens).await?;
+            match self.next_step(request, view, assembled, progress).await? {
+                NextStep::Send(prompt) => return Ok(Some(prompt)),
+                NextStep::Assemble => {}
+                NextStep::Trim if request.budget.spare_tokens > 0 => {
+                    // The reserve of the answer comes before any trim.
+                    request.budget = request.budget.without_reserve();
+                    progress.begin_rounds(request.budget);
+                }
+                NextStep::Trim => return Ok(None),
+            }
+        }
     }
 
     /// Decides about an assembled plan, and compacts if another one may be better.
@@ -384,11 +405,13 @@ struct PromptProgress {
     took: Duration,
     /// Describes by how much the last plan exceeded the budget.
     over_budget: Option<String>,
+    /// How the bundled engine failed.
+    engine_error: Option<String>,
 }
 
 impl PromptProgress {
-    fn new(budget: Budget, took: Duration) -> PromptProgress {
-        PromptProgress { allowance_tokens: budget.tokens, took, ..PromptProgress::default() }
+    fn new(budget: Budget) -> PromptProgress {
+        PromptProgress { allowance_tokens: budget.tokens, ..PromptProgress::default() }
     }
 
     /// Begins again with another budget.
@@ -398,6 +421,9 @@ impl PromptProgress {
 
     /// Describes why only the emergency trim is left.
     fn trim_reason(&self, engine: &str) -> String {
+        if let Some(error) = &self.engine_error {
+            return error.clone();
+        }
         let excess = self.over_budget.clone();
         let excess = excess.unwrap_or_else(|| format!("plan of {engine} is over its budget"));
         match self.compactions.last() {

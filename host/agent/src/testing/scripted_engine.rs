@@ -73,6 +73,7 @@ impl<const NUMBER: usize> ContextEngine for ScriptedEngine<NUMBER> {
             "invalid plan" => _ = plan.keep(0..len + 7),
             "hangs in assemble" => std::future::pending().await,
             "cannot fit" => return Err(EngineError::new(ErrorKind::CannotFit, "too much")),
+            "cancels" => return Err(EngineError::new(ErrorKind::Cancelled, "cancelled")),
             "finds the window small" => {
                 return Err(EngineError::new(ErrorKind::WindowTooSmall, "too small"));
             }

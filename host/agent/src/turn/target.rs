@@ -29,8 +29,8 @@ impl AgentTurn {
         let target = Target {
             window_tokens: self.state.models.agent_window_tokens(&model),
             model,
-            // Any stated window is plausible: local servers may run with a few hundred tokens.
-            min_window_tokens: 1,
+            // Local servers may run with a few hundred tokens, but without room for an answer it is no window.
+            min_window_tokens: MIN_OUTPUT_TOKENS,
             overhead_tokens: tokens::estimate(&self.system_prompt())
                 + tokens::estimate(&tools_json),
             max_tokens: self.retry.cap_tokens,

@@ -202,3 +202,59 @@ async fn attempts_of_one_request_open_no_breaker() {
         assert_eq!(attempts, if request <= 3 { 3 } else { 0 }, "request {request}");
     }
 }
+
+/// A bundled engine that answers no request.
+struct Broken;
+
+impl ContextEngine for Broken {
+    const INFO: Info = Info::new("broken", "Broken", "1.0.0");
+
+    fn create(_: ctxhost_engine_api::Host, _: Value) -> Result<Self> {
+        Ok(Broken)
+    }
+
+    async fn assemble(&self, view: Transcript, _: AssembleRequest) -> Result<Plan> {
+        let mut plan = Plan::default();
+        // Refused: providers accept no empty text.
+        plan.keep(0..view.len() as u64).insert(Role::User, "", 0..0);
+        Ok(plan)
+    }
+
+    async fn compact(&self, _: Transcript, _: CompactRequest) -> Result<Compaction> {
+        Err(EngineError::failed("cannot compact"))
+    }
+}
+
+#[tokio::test]
+async fn a_failure_of_the_bundled_engine_does_not_end_the_session() {
+    let environment = EngineEnvironment::new(EngineTimeouts::default(), HostClock::default());
+    let broken = EngineSpec::linked::<Broken>(json!({}));
+    let open = |on_error| ActiveEngine::open(&[], &broken, on_error, &environment).unwrap();
+    let settings = ContextSettings::from_config(&ctxhost_config::Config::default());
+    let settings = Arc::new(settings);
+    for (on_error, budget_tokens, kept) in [
+        (OnEngineError::Fallback, 20_000, Some(41)),
+        (OnEngineError::Fallback, 2_000, Some(0)),
+        (OnEngineError::Fail, 20_000, None),
+    ] {
+        let session = Session::in_memory(SessionHeader::new(None, "/", 1));
+        let mut context = Context::new(session, Arc::new(open(on_error)), settings.clone());
+        for number in 0..41 {
+            let role = if number % 2 == 0 { "user" } else { "assistant" };
+            let raw = json!({"role": role, "content": format!("{number} {}", "word ".repeat(200))});
+            context.append([RecordBody::message(&raw.to_string()).unwrap()]).unwrap();
+        }
+        let budget = Some(Budget { tokens: budget_tokens, ..Budget::default() });
+        let prompt = context.prepare(&Target { budget, ..Target::default() }).await;
+        let Some(kept) = kept else {
+            assert!(matches!(prompt, Err(ContextError::Slot(_))), "{on_error:?}");
+            continue;
+        };
+        let prompt = prompt.unwrap();
+        assert!(prompt.checked.tokens <= budget_tokens, "{}", prompt.checked.tokens);
+        assert!(prompt.checked.items(&prompt.view).len() >= kept);
+        assert_eq!(prompt.engine, EMERGENCY_TRIM);
+        let why = prompt.fallback.unwrap();
+        assert!(why.contains("broken") && why.contains("empty text"), "{why}");
+    }
+}

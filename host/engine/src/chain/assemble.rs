@@ -15,7 +15,7 @@ use super::compose::{PlanProjection, compose};
 use super::view::LinkView;
 use super::{ChainOutcome, EngineChain, ServingLink, UnansweredCall};
 use crate::answer::EngineAnswer;
-use crate::error::{SlotError, is_caller_error};
+use crate::error::{OnEngineError, SlotError, is_caller_error};
 use crate::service::{AssembleContext, EngineContext, OnRefusal};
 
 impl EngineChain {
@@ -51,11 +51,16 @@ impl EngineChain {
         let serving: Vec<ServingLink<'_>> = self.serving_links().collect();
         let last = serving.last().map(|serving| serving.link.number);
         let mut refused = 0;
+        let mut lost_call = None;
         for serving in serving {
             let Some(view) = views.get_mut(serving.link.number) else { continue };
             let is_last = Some(serving.link.number) == last;
             match self.assemble_link(serving, view, &mut run, request, is_last).await? {
-                LinkOutcome::Shaped | LinkOutcome::Skipped => {}
+                LinkOutcome::Shaped => {}
+                LinkOutcome::Declined(error) => {
+                    let id = &serving.link.id;
+                    lost_call = Some(format!("{id} declined to assemble: {}", error.message));
+                }
                 LinkOutcome::Failed(operation, error) => {
                     self.handle_failure(serving.link, operation, error)?;
                 }
@@ -73,7 +78,7 @@ impl EngineChain {
         self.views.store(session, views);
         if run.by.is_empty() {
             return Ok(ChainOutcome::Unanswered(UnansweredCall {
-                lost_call: None,
+                lost_call,
                 refused_plans: refused,
             }));
         }
@@ -108,11 +113,14 @@ impl EngineChain {
         let plan = match serving.engine.ask(&projected, request.clone()).await {
             Ok(plan) => plan,
             // A later engine may still make it fit.
-            Err(error) if error.kind == ErrorKind::CannotFit && !is_last => {
-                return Ok(LinkOutcome::Skipped);
+            Err(error) if !is_caller_error(error.kind) => {
+                return Ok(LinkOutcome::Failed("assemble", error));
             }
-            Err(error) if is_caller_error(error.kind) => return Err(SlotError::from_answer(error)),
-            Err(error) => return Ok(LinkOutcome::Failed("assemble", error)),
+            Err(error) if self.on_error == OnEngineError::Fail && is_last => {
+                return Err(SlotError::from_answer(error));
+            }
+            // Another engine may still make it fit.
+            Err(error) => return Ok(LinkOutcome::Declined(error)),
         };
         Ok(match run.apply_plan(serving, &projected, plan, is_last) {
             Ok(()) => LinkOutcome::Shaped,
@@ -125,8 +133,8 @@ impl EngineChain {
 enum LinkOutcome {
     /// It shaped the request.
     Shaped,
-    /// It declined; a later engine may shape the request.
-    Skipped,
+    /// It declined; a later engine or the bundled one may shape the request.
+    Declined(EngineError),
     /// It failed in an operation.
     Failed(&'static str, EngineError),
     /// Its plan violates an invariant.

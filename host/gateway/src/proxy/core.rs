@@ -194,8 +194,9 @@ impl Proxy {
         if error.kind == ErrorKind::WindowTooSmall && lock(&self.small).insert(model.clone()) {
             tracing::error!(
                 %model, engine = self.runtime.engine(), %error,
-                "requests for this model are forwarded unshaped; lower \
-                 plugins.entries.legacy.config.window.block_tokens or configure another engine"
+                "requests for this model are forwarded unshaped; lower the limit of the engine's \
+                 config (plugins.entries.legacy.config.window.block_tokens for legacy), or \
+                 configure another engine"
             );
         }
     }

@@ -106,20 +106,30 @@ async fn with_fail_each_request_fails() {
 
 #[tokio::test]
 async fn errors_for_the_caller_are_not_failures() {
-    let small = "finds the window small";
-    let engines = [scripted_engine::<0>("answer", small), scripted_engine::<1>("answer", "")];
-    let both = open_chain(&engines);
-    match staged(&both, &view(), BUDGET).await {
-        Err(SlotError::Answer { error }) => assert_eq!(error.kind, ErrorKind::WindowTooSmall),
-        other => panic!("{other:?}"),
+    for does in ["finds the window small", "cannot fit"] {
+        // Another engine serves such a request, at last the bundled one.
+        let engines = [scripted_engine::<0>("answer", does), scripted_engine::<1>("answer", "")];
+        let both = open_chain(&engines);
+        let (answer, _) = assemble(&both, &view(), BUDGET).await;
+        assert_eq!((answer.engine.as_str(), answer.fallback), ("second", None));
+        let one = open_chain(&engines[..1]);
+        let (answer, _) = assemble(&one, &view(), BUDGET).await;
+        assert_eq!(answer.engine, "legacy");
+        let why = answer.fallback.unwrap();
+        assert!(why.starts_with("first declined to assemble: too"), "{why}");
+        assert!(both.quarantine_record().is_none() && one.quarantine_record().is_none());
+        let failing = open(&engines[..1], OnEngineError::Fail).unwrap();
+        let error = staged(&failing, &view(), BUDGET).await.unwrap_err();
+        assert!(matches!(error, SlotError::Answer { .. }), "{error}");
     }
-    assert!(both.quarantine_record().is_none());
-    // Only the last engine must fit the budget.
-    let engines =
-        [scripted_engine::<0>("answer", "cannot fit"), scripted_engine::<1>("answer", "")];
-    let both = open_chain(&engines);
-    let (staged, _) = assemble(&both, &view(), BUDGET).await;
-    assert_eq!((staged.engine.as_str(), staged.fallback), ("second", None));
+}
+
+#[tokio::test]
+async fn an_engine_that_cancels_by_itself_is_at_fault() {
+    let chain = open_chain(&[scripted_engine::<0>("answer", "cancels")]);
+    let (answer, _) = assemble(&chain, &view(), BUDGET).await;
+    assert_eq!(answer.engine, "legacy");
+    assert!(chain.quarantine_record().is_some());
 }
 
 #[test]
