@@ -33,7 +33,7 @@ pub(crate) fn check_window(model: &ModelRef, settings: &WindowSettings) -> Windo
     let size = group_thousands(window);
     if window < limits.block_tokens {
         return WindowVerdict::Block(format!(
-            "the context window of {name} is {size} tokens and at least {least} are needed; raise the limit of a local server, or choose a larger model"
+            "the context window of {name} is {size} tokens and at least {least} are needed; raise the limit of a local server, choose a larger model, or use an engine for small windows, such as recall"
         ));
     }
     if window < limits.warn_tokens {

@@ -2,7 +2,7 @@
 //! a line for the omitted blocks.
 
 use ctxhost_engine_api::transcript::tokens::{IMAGE_TOKENS, weighted_chars};
-use ctxhost_engine_kit::text::{TextLimit, truncate_blocks};
+use ctxhost_engine_kit::text::{TextLimit, truncate, truncate_blocks};
 use serde_json::{Value, json};
 
 use super::OriginalLocation;
@@ -12,6 +12,9 @@ use crate::settings::CHARS_PER_TOKEN;
 const IMAGE_CHARS: u64 = IMAGE_TOKENS * CHARS_PER_TOKEN;
 /// Reserved for the line about omitted blocks, in weighted characters.
 const MISSING_LINE_CHARS: u64 = 160;
+
+/// Part of the room that the notices of cut blocks may take.
+const NOTICE_PART: u64 = 4;
 
 /// Limits of a cut.
 pub(super) struct BlockBudget<'a> {
@@ -111,13 +114,23 @@ pub(super) fn fit_content(
 }
 
 fn cut_texts(
-    content: &mut [Value],
+    content: &mut Vec<Value>,
     room: &BlockBudget<'_>,
     max_chars: u64,
     notice: impl Fn(u64) -> String,
 ) {
     let texts: Vec<&str> = content.iter().filter_map(text_of).collect();
     let limit = TextLimit::with_max_chars(max_chars).keeping(room.min_keep_chars);
+    let sizes: Vec<u64> = texts.iter().map(|text| weighted_chars(text)).collect();
+    let notices: u64 = sizes.iter().map(|size| weighted_chars(&notice(*size))).sum();
+    if sizes.iter().sum::<u64>() > max_chars && notices > max_chars / NOTICE_PART {
+        // A notice in each of many small blocks would leave little text, or none.
+        let joined = truncate(&texts.join("\n"), limit, notice).into_owned();
+        let first = content.iter().position(|block| text_of(block).is_some()).unwrap_or_default();
+        content.retain(|block| text_of(block).is_none());
+        content.insert(first, json!({"type": "text", "text": joined}));
+        return;
+    }
     let cut: Vec<String> =
         truncate_blocks(&texts, limit, notice).into_iter().map(|text| text.into_owned()).collect();
     let blocks = content.iter_mut().filter(|block| text_of(block).is_some());

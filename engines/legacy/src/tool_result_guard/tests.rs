@@ -260,6 +260,21 @@ fn case_21_blocks_share_the_cap() {
     assert!((19..22).contains(&(first * 10 / second)), "{first} and {second}");
 }
 
+/// With a notice in each, nothing of many small blocks would be left.
+#[test]
+fn many_small_blocks_are_cut_as_one() {
+    for (count, size) in [(70, 450), (200, 200), (1_000, 66), (3_000, 20)] {
+        let blocks = Value::from_iter((0..count).map(|_| text(size)).chain([image()]));
+        let talk = result_of(blocks);
+        let plan = assembled(&talk, 64_000, &mut SessionDecisions::default());
+        let (blocks, _) = blocks_left(&plan);
+        let [joined, image] = &blocks[..] else { panic!("{blocks:?}") };
+        assert_eq!(image, "image");
+        let joined: u64 = joined.parse().unwrap();
+        assert!((7_000..8_000).contains(&joined), "{joined} of {count} blocks");
+    }
+}
+
 #[test]
 fn case_22_images_are_counted_and_left_out_from_the_end() {
     let plan = assembled(
