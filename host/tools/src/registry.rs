@@ -19,6 +19,7 @@ use super::mcp::McpServer;
 use super::mcp::McpSettings;
 use super::names;
 use super::output::ToolOutput;
+use super::output_limit;
 use super::settings::ToolSettings;
 use super::{CallContext, Tool, arguments};
 
@@ -51,6 +52,7 @@ impl ToolRegistry {
 
     /// A registry with the built-in tools that the settings allow.
     pub fn with_builtins(settings: ToolSettings) -> ToolRegistry {
+        output_limit::remove_old_files();
         let tools = builtin::all(&settings);
         let mut registry = ToolRegistry::empty(settings);
         for tool in tools {
