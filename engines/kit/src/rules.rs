@@ -1,5 +1,6 @@
 //! Rules and preferences of the user: sentences with a cue, such as always, never, from now on, I prefer.
 
+mod narrative;
 mod subject;
 mod user_rules;
 
@@ -14,6 +15,7 @@ use crate::own_text::own_ranges;
 use crate::summary::sentences::strip_bullet;
 use crate::text::abbreviations::ends_with_abbreviation;
 
+use narrative::rejects_previous;
 pub use subject::{RuleSubject, drop_replaced};
 pub use user_rules::{RuleList, UserRules};
 
@@ -77,31 +79,59 @@ static HAS_CUE: LazyLock<Option<Regex>> = LazyLock::new(|| {
 });
 static CHANGE_CUES: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(CHANGE_PATTERN).ok());
 
-/// The rules at both ends of a user message, each on one line. What the user quotes is none.
+/// The rules at both ends of a user message, each on one line. What the user quotes or rejects is none.
 pub fn find_rules(text: &str) -> impl Iterator<Item = String> {
+    let sentences = read_sentences(text);
+    (0..sentences.len()).filter_map(move |at| rule_at(&sentences, at))
+}
+
+/// The user's own sentences at both ends of a message.
+fn read_sentences(text: &str) -> Vec<&str> {
     let head = text.floor_char_boundary(text.len().min(READ_BYTES));
     let tail = text.ceil_char_boundary(text.len().saturating_sub(READ_BYTES)).max(head);
     let own = own_ranges(text).into_iter();
     let ends =
         own.flat_map(move |part| [part.start..part.end.min(head), part.start.max(tail)..part.end]);
     let lines = ends.filter_map(|range| text.get(range));
-    lines.map(|line| strip_bullet(line.trim_start())).flat_map(sentences).filter_map(parse_rule)
+    let all = lines.map(|line| strip_bullet(line.trim_start())).flat_map(sentences);
+    all.filter(|sentence| !sentence.trim().is_empty()).collect()
+}
+
+/// The rule in a sentence that the next one does not reject.
+fn rule_at(sentences: &[&str], at: usize) -> Option<String> {
+    let rule = sentences.get(at).and_then(|sentence| parse_rule(sentence))?;
+    let is_rejected = sentences.get(at + 1).is_some_and(|next| rejects_previous(next));
+    (!is_rejected).then_some(rule)
 }
 
 /// A sentence on one line, if it is a rule.
 pub fn parse_rule(sentence: &str) -> Option<String> {
     let line = sentence.split_whitespace().collect::<Vec<_>>().join(" ");
-    // A question asks about a rule and does not state one.
-    let is_question = line.ends_with(['?', '？', '؟']);
-    let is_rule = !is_question
+    let is_rule = !is_question(&line)
         && RULE_CHARS.contains(&weighted_chars(&line))
-        && HAS_CUE.as_ref().is_some_and(|cues| cues.is_match(&line));
+        && has_sign(&line)
+        && !narrative::orders_nothing(&line)
+        && has_sign(&narrative::without_narrative(&line));
     is_rule.then_some(line)
+}
+
+/// Whether a text has a cue of a rule.
+fn has_sign(text: &str) -> bool {
+    matches(&HAS_CUE, text)
+}
+
+/// Whether a line asks: a question asks about a rule and does not state one.
+fn is_question(line: &str) -> bool {
+    line.ends_with(['?', '？', '؟'])
+}
+
+fn matches(pattern: &LazyLock<Option<Regex>>, text: &str) -> bool {
+    pattern.as_ref().is_some_and(|pattern| pattern.is_match(text))
 }
 
 /// Whether a rule announces that an earlier one changes.
 fn is_change(rule: &str) -> bool {
-    CHANGE_CUES.as_ref().is_some_and(|cues| cues.is_match(rule))
+    matches(&CHANGE_CUES, rule)
 }
 
 /// The cues of a rule, in lower case.
