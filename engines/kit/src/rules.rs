@@ -1,5 +1,6 @@
 //! Rules and preferences of the user: sentences with a cue, such as always, never, from now on, I prefer.
 
+mod forms;
 mod narrative;
 mod subject;
 mod user_rules;
@@ -115,9 +116,9 @@ pub fn parse_rule(sentence: &str) -> Option<String> {
     is_rule.then_some(line)
 }
 
-/// Whether a text has a cue of a rule.
+/// Whether a text has a cue or a form of a rule.
 fn has_sign(text: &str) -> bool {
-    matches(&HAS_CUE, text)
+    matches(&HAS_CUE, text) || forms::has_form(text)
 }
 
 /// Whether a line asks: a question asks about a rule and does not state one.

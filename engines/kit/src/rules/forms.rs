@@ -1,0 +1,137 @@
+//! Rules without a cue: what holds for every thing of a kind, limits, exclusions, and orders not to do something.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+/// Quantities as words, for limits.
+const QUANTITY: &str = r"(?:\d|(?:an?|one|two|three|four|five|six|seven|eight|nine|ten|twelve|fifteen|twenty|thirty|forty|fifty|sixty|eighty|hundred)\s)";
+/// Forms at the beginning of a sentence.
+const FIRST_FORMS: &str = concat!(
+    // What holds for each of a kind.
+    r"(?:every|each) (?:[^ ,]+ ){1,5}(?:needs|shall|should|has to|requires|gets|begins with|ends with|starts with|carries)",
+    r"|all (?:of )?(?:the |our |new |my )?(?:[^ ,]+ ){0,3}[^ ,]{2,}s (?:[^ ,]+ ){0,3}(?:need|shall|should|have to|require|get|begin with|end with|start with)",
+    r"|(?:write|answer|phrase|spell|give|express|sign|prefix|store|keep|name) (?:all|every|each) (?:[^ ,]+ ){1,4}(?:in|with|as|using|by|under|without)",
+    r"|(?:do not|don't|don’t) [^ ,]+|no [^ ,]+(?: [^ ,]+){0,2} (?:in|on|at|without|anywhere|allowed|please)",
+    // German.
+    r"|jede[rsn]? (?:[^ ,]+ ){1,4}(?:braucht|muss|soll|benötigt|bekommt)|alle[rn]? (?:[^ ,]+ ){1,4}(?:müssen|brauchen|sollen|benötigen)|alle [^ ,]+ (?:auf|in|mit|als) [^ ,]+ (?:schreiben|verfassen|benennen|speichern|angeben)",
+    r"|keine? (?:[^ ,]+ ){1,5}(?:verwenden|benutzen|nutzen|schreiben|machen|hinzufügen|ändern|löschen|einbauen|committen|pushen)",
+    r"|(?:verwende|verwendet|benutze?|nutze?|schreibe?|mache?|ändere|lösche?|füge?|pushe?|committe|setze?|fasse?|starte) (?:[^,;:]* )?(?:keine?[nrms]?|nicht)",
+    // French, Spanish, Portuguese, Italian, Dutch.
+    r"|chaque (?:[^ ,]+ ){1,4}(?:doit|nécessite|a besoin)|tou(?:s|tes) les (?:[^ ,]+ ){1,4}doivent|(?:écri[st]|rédige|écrivez|rédigez) (?:tous|toutes|chaque)|(?:ne |n['’])[^ ,]+ (?:pas|plus)|(?:surtout )?pas d(?:e |['’])[^ ,]+ (?:dans|sur|en|s['’]il)",
+    r"|cada (?:[^ ,]+ ){1,4}(?:debe|necesita|requiere|deve|precisa)|tod[oa]s (?:l[oa]s|[oa]s) (?:[^ ,]+ ){1,4}(?:deben|necesitan|devem|precisam)|(?:escrib[ea]|escrev[ae]) (?:tod[oa]s|cada)",
+    r"|no (?:uses|usen|utilices|toques|cambies|edites|hagas|agregues|añadas|escribas|borres|elimines|ejecutes|incluyas|pongas|menciones|envíes|llames|modifiques)|(?:nada de|sin) [^ ,]+ en",
+    r"|não (?:use|usem|utilize|toque|mude|altere|edite|faça|adicione|escreva|apague|exclua|execute|inclua|coloque|mencione|envie|modifique)",
+    r"|ogni (?:[^ ,]+ ){1,4}(?:deve|richiede|ha bisogno)|tutt[ie] (?:i|gli|le) (?:[^ ,]+ ){1,4}devono|scriv[ia] (?:tutt[ie]|ogni)|non (?:usare|toccare|cambiare|modificare|fare|aggiungere|scrivere|cancellare|eliminare|eseguire|includere|mettere|menzionare|inviare)",
+    r"|elke? (?:[^ ,]+ ){1,4}(?:moet|heeft|krijgt)|alle (?:[^ ,]+ ){1,4}moeten|(?:gebruik|schrijf|wijzig|verander|maak|zet|verwijder|raak) (?:[^,;:]* )?(?:geen|niet)|(?:graag )?geen [^ ,]+ (?:in|op|aan)",
+    // Polish, Russian, Ukrainian, Turkish, Indonesian, Vietnamese.
+    r"|każd[^ ,]+ (?:[^ ,]+ ){1,4}(?:musi|potrzebuje|powin[^ ,]+)|nie (?:używaj|zmieniaj|dotykaj|edytuj|dodawaj|pisz|usuwaj|uruchamiaj|rób|wysyłaj|wstawiaj)(?:cie)?",
+    r"|кажд[^ ,]+ (?:[^ ,]+ ){1,4}(?:долж[^ ,]+|требует|нуждается)|все (?:[^ ,]+ ){1,4}должны|пиши(?:те)? (?:все|кажд[^ ,]+)|кожн[^ ,]+ (?:[^ ,]+ ){1,4}(?:має|повин[^ ,]+|потребує)|усі (?:[^ ,]+ ){1,4}(?:мають|повинні)",
+    r"|не (?:используй|меняй|трогай|правь|добавляй|пиши|удаляй|запускай|делай|отправляй|коммить|пушь|вставляй|ставь|упоминай|вызывай|применяй|використовуй|змінюй|чіпай|додавай|видаляй|роби|надсилай)(?:те)?",
+    r"|her (?:[^ ,]+ ){1,4}(?:gerek[^ ,]*|zorunda[^ ,]*|olmalı|içermeli)|setiap (?:[^ ,]+ ){1,4}(?:harus|perlu|wajib)|semua (?:[^ ,]+ ){1,4}(?:harus|wajib)|mỗi (?:[^ ,]+ ){1,4}(?:phải|cần)|mọi (?:[^ ,]+ ){1,4}(?:phải|cần)|(?:đừng|không được) [^ ,]+",
+);
+/// Forms anywhere in a sentence.
+const FORMS: &str = concat!(
+    // Exclusions.
+    r"no exceptions?|without exceptions?|keine ausnahmen?|ohne ausnahmen?|sans exception|sin excepci(?:ón|ones)|sem exceç(?:ão|ões)|senza eccezion[ei]|zonder uitzondering(?:en)?|bez wyjątk[^ ,]+",
+    r"|без исключени[^ ,]+|без винятк[^ ,]+|istisnasız|tanpa pengecualian|không (?:có )?ngoại lệ",
+    r"|(?:but|and) only (?:for|in|with|when|if)|use (?:[^ ,]+ ){1,4}only (?:for|in|when|if|with)|(?:aber|und) nur (?:für|in|bei|mit|wenn)|mais (?:seulement|uniquement) (?:pour|dans|en|si)|pero s[oó]lo (?:para|en|si)",
+    r"|mas (?:só|somente|apenas) (?:para|em|nos?|nas?|se)|ma solo (?:per|nei|nelle|in|se)|maar alleen (?:voor|in|als)|ale tylko (?:dla|do|w|na|jeśli)|но только (?:для|в|на|если)|але (?:тільки|лише) (?:для|в|у|на|якщо)|ama (?:sadece|yalnızca)|tapi hanya|nhưng chỉ",
+    // Orders not to do something.
+    r"|bitte (?:[^ ,]+ )?(?:keine?[nrms]?|nicht|nie)|(?:по)?жалуйста,? не [^ ,]+|por favor,? (?:no|não) [^ ,]+|s['’]il (?:te|vous) plaît,? (?:pas|ne) [^ ,]+|alsjeblieft (?:geen|niet)",
+    r"|(?:kullanma|dokunma|değiştirme|silme|çalıştırma|gönderme|yapma|ekleme|yazma)(?:yın|yin|yınız|yiniz)",
+    // Limits.
+    r"|garde[rz]? [^,;:]*(?:sous|moins de|en dessous de)|mant[eé]n(?:er|ga)? [^,;:]*(?:por debajo de|menos de)|mantenha [^,;:]*(?:abaixo de|menos de)|(?:mantieni|tieni) [^,;:]*(?:sotto|meno di)|houd [^,;:]*onder",
+    r"|halte? [^,;:]* unter|(?:höchstens|maximal) \d+|не (?:больше|более|длиннее|більше|довше) \d+",
+);
+/// Forms in scripts whose words have no spaces between them, and others.
+const FORM_SIGNS: &str = concat!(
+    r"(?:每[个個条條次项項]|所有)[^，。,]*(?:都|需|必|要)|别(?:用|改|动|碰|再|提交|写|加|删)|勿|没有例外|沒有例外|无一例外|但只|只用于|只用於|不超过|不超過|不得超过",
+    r"|(?:すべて|全て|各)の?[^、。]*(?:必要|べき|こと)|ないで(?:ください|下さい|ね|。|$)|例外なく|以内に|以下に(?:して|抑え)|지 ?(?:마세요|마라|말아|말 것)|예외 ?없이|모든 [^.]*(?:해야|필요)|이내로",
+    r"|لا ت(?:ستعمل|غير|غيّر|كتب|حذف|لمس|ضف|عدل|عدّل)|كل [^،.]*يجب|بدون استثناء|مت (?:करो|करना|करें|लिखो|बदलो)|मत (?:करो|करना|करें|लिखो|बदलो|जोड़ो)|हर [^।,]*(?:चाहिए|ज़रूरी)|बिना अपवाद",
+);
+/// What a negated order at the beginning does not forbid.
+const NO_ORDER_PATTERN: &str = r"(?i)^(?:do not|don['’]t) (?:worry|get me wrong|know|think|care|mind|bother|see|like|need|have|want|you|we|they|be|feel|hesitate|understand|remember|believe)\b|^no (?:problem|idea|need|worries|one|doubt|wonder|luck|thanks|longer|matter)\b|^ne sais\b";
+
+static FORM: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    let first = format!(
+        r"^(?:(?:please|also|and|but|then|bitte|und|aber|por favor|пожалуйста|и|lütfen|tolong|mohon),? )*(?:{FIRST_FORMS})"
+    );
+    let limit = format!(
+        r"keep (?:[^ ,]+ ){{1,5}}(?:under|below|within|above|over|shorter than|at most|to at most) {QUANTITY}"
+    );
+    // Without `\b`, as for the cues.
+    Regex::new(&format!(
+        r"(?i)(?:{first})(?:\W|$)|(?:^|\W)(?:(?:{FORMS})(?:\W|$)|{limit})|{FORM_SIGNS}"
+    ))
+    .ok()
+});
+static NO_ORDER: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(NO_ORDER_PATTERN).ok());
+
+/// Whether a sentence has the form of a rule, though it has no cue.
+pub(super) fn has_form(line: &str) -> bool {
+    FORM.as_ref().is_some_and(|forms| forms.is_match(line))
+        && !NO_ORDER.as_ref().is_some_and(|pattern| pattern.is_match(line))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::find_rules;
+
+    #[test]
+    fn the_patterns_compile() {
+        assert!(FORM.is_some() && NO_ORDER.is_some());
+    }
+
+    #[test]
+    fn rules_without_a_cue_are_found() {
+        for text in [
+            "Every endpoint needs a rate limit.",
+            "Each public type should implement Debug.",
+            "All timestamps in logs have to be UTC.",
+            "Please write all error messages in American English.",
+            "Keep lines below a hundred characters.",
+            "Amounts are integers in cents, without exception.",
+            "Use macros, but only for enums.",
+            "Don't rename public functions.",
+            "No TODO comments in merged code.",
+            "Bitte keine Abkürzungen in Variablennamen.",
+            "Jede Tabelle braucht einen Primärschlüssel.",
+            "Verwende nicht die globale Konfiguration.",
+            "Chaque module doit avoir un test.",
+            "N'utilise pas de variables globales.",
+            "No uses variables globales.",
+            "Não use variáveis globais.",
+            "Non usare variabili globali.",
+            "Gebruik geen globale variabelen.",
+            "Nie używaj zmiennych globalnych.",
+            "Не меняй публичные интерфейсы.",
+            "Каждая таблица должна иметь ключ.",
+            "Her tablo bir anahtar içermeli.",
+            "Setiap tabel harus punya kunci.",
+            "Đừng đổi tên hàm công khai.",
+            "每个接口都要有超时。",
+            "公開関数の名前を変えないでください。",
+            "공개 함수 이름을 바꾸지 마세요.",
+        ] {
+            assert_eq!(Vec::from_iter(find_rules(text)), [text]);
+        }
+    }
+
+    #[test]
+    fn requests_and_statements_are_not_taken_for_rules() {
+        for text in [
+            "Don't worry about the deadline.",
+            "No problem in the parser then.",
+            "All I need is the name of the file.",
+            "Please list all files in src.",
+            "Every morning I drink a cup of tea.",
+            "Keep going with the next part.",
+            "Only the parser is left.",
+            "Покажи все файлы.",
+        ] {
+            assert_eq!(find_rules(text).count(), 0, "{text}");
+        }
+    }
+}
