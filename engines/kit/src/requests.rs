@@ -11,7 +11,7 @@ use crate::dialogue::is_request;
 use crate::identifiers::states_fact;
 use crate::injected_text::request_text;
 use crate::request_excerpt::shorten_request;
-use crate::rules::find_rules;
+use crate::rules::{KnownSubjects, find_rules};
 use crate::text::{FILE, IMAGE, with_placeholder};
 use crate::wordings::WordingCounts;
 
@@ -221,6 +221,8 @@ pub struct RequestList {
     wordings: WordingCounts,
     /// What short requests refer to, by their position.
     antecedents: BTreeMap<u64, Antecedent>,
+    /// What earlier requests have rules about: "back to tabs" is a rule behind one about tabs.
+    subjects: KnownSubjects,
 }
 
 impl RequestList {
@@ -231,6 +233,7 @@ impl RequestList {
             return;
         }
         let mut request = SizedRequest::new(entry);
+        request.is_rule |= self.subjects.read_message(&request_text(entry));
         let Some(antecedent) = antecedent else {
             self.requests.push(request);
             return self.wordings.add(&request_text(entry));
@@ -319,6 +322,7 @@ impl RequestList {
         let antecedents = self.antecedents.values();
         self.requests.capacity() * size_of::<SizedRequest>()
             + self.wordings.size_bytes()
+            + self.subjects.size_bytes()
             + antecedents.map(|antecedent| antecedent.size_bytes()).sum::<usize>()
     }
 }
@@ -378,6 +382,18 @@ mod tests {
         let chosen = |room_tokens| Vec::from_iter(choose(&requests, room_tokens));
         assert_eq!(chosen(100), [(2, text), (4, whole), (6, text)]);
         assert_eq!(chosen(2_068), [(2, text), (4, whole), (6, whole)], "the newest image first");
+    }
+
+    #[test]
+    fn a_request_that_changes_an_earlier_rule_is_a_rule() {
+        let mut talk = TranscriptBuilder::new();
+        talk.user("Show me the answers again.").user("I prefer short answers.");
+        talk.user("Show me the second page again.").user("Longer answers again from here.");
+        let transcript = talk.transcript();
+        let mut requests = RequestList::default();
+        transcript.iter().for_each(|entry| requests.read_entry(&transcript, &entry));
+        let rules: Vec<bool> = requests.requests.iter().map(|request| request.is_rule).collect();
+        assert_eq!(rules, [false, true, false, true]);
     }
 
     #[test]

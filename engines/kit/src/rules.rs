@@ -1,6 +1,8 @@
 //! Rules and preferences of the user: sentences with a cue, such as always, never, from now on, I prefer.
 
+mod changes;
 mod forms;
+mod known_subjects;
 mod narrative;
 mod subject;
 mod user_rules;
@@ -16,8 +18,10 @@ use crate::own_text::own_ranges;
 use crate::summary::sentences::strip_bullet;
 use crate::text::abbreviations::ends_with_abbreviation;
 
-use narrative::rejects_previous;
-pub use subject::{RuleSubject, drop_replaced};
+pub use changes::parse_hint;
+pub(crate) use known_subjects::KnownSubjects;
+pub(crate) use narrative::rejects_previous;
+pub use subject::{RuleLines, RuleSubject, drop_replaced};
 pub use user_rules::{RuleList, UserRules};
 
 /// Cues of a rule or preference, in the languages most common among agents.
@@ -80,10 +84,29 @@ static HAS_CUE: LazyLock<Option<Regex>> = LazyLock::new(|| {
 });
 static CHANGE_CUES: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(CHANGE_PATTERN).ok());
 
+/// What a sentence of a user says about rules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum RuleSentence {
+    /// It is a rule, or ends one.
+    Rule(String),
+    /// It changes a rule if there is an earlier one about the same.
+    Hint(String),
+}
+
 /// The rules at both ends of a user message, each on one line. What the user quotes or rejects is none.
 pub fn find_rules(text: &str) -> impl Iterator<Item = String> {
     let sentences = read_sentences(text);
     (0..sentences.len()).filter_map(move |at| rule_at(&sentences, at))
+}
+
+/// The rules at both ends of a user message, and the sentences that may change an earlier one.
+pub(crate) fn find_rules_and_hints(text: &str) -> impl Iterator<Item = RuleSentence> {
+    let sentences = read_sentences(text);
+    (0..sentences.len()).filter_map(move |at| {
+        let sentence = sentences.get(at)?;
+        let rule = rule_at(&sentences, at).map(RuleSentence::Rule);
+        rule.or_else(|| parse_hint(sentence).map(RuleSentence::Hint))
+    })
 }
 
 /// The user's own sentences at both ends of a message.
@@ -105,7 +128,7 @@ fn rule_at(sentences: &[&str], at: usize) -> Option<String> {
     (!is_rejected).then_some(rule)
 }
 
-/// A sentence on one line, if it is a rule.
+/// A sentence on one line, if it is a rule or ends one.
 pub fn parse_rule(sentence: &str) -> Option<String> {
     let line = sentence.split_whitespace().collect::<Vec<_>>().join(" ");
     let is_rule = !is_question(&line)
@@ -116,9 +139,9 @@ pub fn parse_rule(sentence: &str) -> Option<String> {
     is_rule.then_some(line)
 }
 
-/// Whether a text has a cue or a form of a rule.
+/// Whether a text has a cue or a form of a rule, or ends one.
 fn has_sign(text: &str) -> bool {
-    matches(&HAS_CUE, text) || forms::has_form(text)
+    matches(&HAS_CUE, text) || forms::has_form(text) || changes::is_end(text)
 }
 
 /// Whether a line asks: a question asks about a rule and does not state one.
@@ -132,7 +155,10 @@ fn matches(pattern: &LazyLock<Option<Regex>>, text: &str) -> bool {
 
 /// Whether a rule announces that an earlier one changes.
 fn is_change(rule: &str) -> bool {
+    // A rule may have such words as "again" beside its cue.
     matches(&CHANGE_CUES, rule)
+        || changes::is_end(rule)
+        || !matches(&HAS_CUE, rule) && changes::hints_at_change(rule)
 }
 
 /// The cues of a rule, in lower case.

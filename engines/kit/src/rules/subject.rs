@@ -1,6 +1,8 @@
 //! What a rule is about: a later rule replaces an earlier one about the same.
 
+use super::changes::{LANGUAGE_NAMES, is_end, without_hints};
 use super::{cues_of, is_change, without_cues};
+use crate::hash::fnv1a;
 use crate::identifiers::for_each_identifier;
 use crate::search::distinct_terms;
 
@@ -8,13 +10,31 @@ use crate::search::distinct_terms;
 /// announces a change.
 const SAME_SUBJECT: f32 = 0.6;
 const CHANGED_SUBJECT: f32 = 0.45;
+/// The same for a sentence that ends a rule: it names the subject and then often says what holds instead.
+const ENDED_SUBJECT: f32 = 0.3;
+/// Common share from which a sentence with a word such as "again" is about an earlier rule.
+const RELATED_SUBJECT: f32 = 0.25;
 /// Terms of the longer subject up to which one common term may be the subject of a change.
 const SHORT_SUBJECT_TERMS: usize = 3;
+/// The same of a sentence that ends a rule.
+const ENDED_SUBJECT_TERMS: usize = 6;
+/// Terms of a subject that is hardly more than a language, such as "answer in French".
+const LANGUAGE_SUBJECT_TERMS: usize = 2;
+/// The term of all names of languages: a rule with one replaces a rule with another.
+const LANGUAGE_TERM: &str = "\u{0}language";
 /// Words that turn a statement into its opposite, besides the cues.
 const NEGATIONS: &str = "not no t cannot without nicht kein keine pas não non niet ne не";
 /// Verbs of instructions, which do not identify the subject.
 const COMMON_VERBS: &str =
     "use run write make add keep put get set go goes do need want please ever begin end";
+
+/// Words of other languages that the index keeps and that identify no subject.
+const FUNCTION_WORDS: &str = concat!(
+    "der die das den dem des ein eine einen einem im in auf mit zu zum zur für von und oder bei ich du es ",
+    "le la les un une du de des à au aux en et ou dans sur pour avec que je tu il el los las una y o con por para lo al del ",
+    "os um uma em com e no na nos nas do da dos das i gli di per una nel nella si het een op met van voor te w na z do dla się ",
+    "в на с и для по к о за из у я ты это та з до bir ve ile bu di dan ke yang untuk và cho",
+);
 
 /// The subject of a rule.
 #[derive(Clone, Debug)]
@@ -26,13 +46,25 @@ pub struct RuleSubject {
     /// Cues and negations, sorted: with others the same terms mean something else.
     sense: Vec<String>,
     is_change: bool,
+    is_end: bool,
 }
 
 impl RuleSubject {
     /// The subject of a rule on one line.
     pub fn new(rule: &str) -> RuleSubject {
-        let plain = without_cues(rule);
+        let (is_change, is_end) = (is_change(rule), is_end(rule));
+        let mut plain = without_cues(rule);
+        if is_change {
+            plain = without_hints(&plain);
+        }
         let mut values = Vec::new();
+        let languages = LANGUAGE_NAMES.as_ref();
+        let names = languages.iter().flat_map(|pattern| pattern.find_iter(&plain));
+        values.extend(names.map(|name| name.as_str().to_lowercase()));
+        let has_language = !values.is_empty();
+        if let Some(pattern) = languages.filter(|_| has_language) {
+            plain = pattern.replace_all(&plain, " ").into_owned();
+        }
         let mut rest = String::new();
         let mut read = 0;
         for_each_identifier(&plain, |value| {
@@ -46,11 +78,12 @@ impl RuleSubject {
         rest.push_str(plain.get(read..).unwrap_or_default());
         let (more, words): (Vec<&str>, Vec<&str>) =
             rest.split_whitespace().partition(|word| is_value(word));
-        let words: Vec<&str> = words.into_iter().filter(|word| !is_common_verb(word)).collect();
+        let words: Vec<&str> = words.into_iter().filter(|word| !is_common(word)).collect();
         values.extend(more.into_iter().map(bare_word));
         values.sort_unstable();
-        let terms = distinct_terms(&words.join(" "));
-        RuleSubject { terms, values, sense: sense_of(rule), is_change: is_change(rule) }
+        let mut terms = distinct_terms(&words.join(" "));
+        terms.extend(has_language.then(|| fnv1a(LANGUAGE_TERM)));
+        RuleSubject { terms, values, sense: sense_of(rule), is_change, is_end }
     }
 
     /// Whether it says the same as an earlier rule that it replaces.
@@ -64,7 +97,11 @@ impl RuleSubject {
         earlier: impl Iterator<Item = (usize, &'s RuleSubject)>,
     ) -> Vec<usize> {
         // An announced change needs less evidence.
-        let least = if self.is_change { CHANGED_SUBJECT } else { SAME_SUBJECT };
+        let least = match (self.is_end, self.is_change) {
+            (true, _) => ENDED_SUBJECT,
+            (false, true) => CHANGED_SUBJECT,
+            (false, false) => SAME_SUBJECT,
+        };
         let shares = earlier
             .filter(|(_, other)| self.is_change || self.values == other.values)
             .map(|(number, other)| (number, self.common_share(other)));
@@ -77,32 +114,115 @@ impl RuleSubject {
         related.into_iter().map(|(number, _)| number).collect()
     }
 
+    /// Whether a sentence that may change a rule is about this earlier one.
+    pub fn is_related(&self, earlier: &RuleSubject) -> bool {
+        let common = self.common(earlier);
+        let smaller = common.own_terms.min(common.earlier_terms);
+        common.terms > 0
+            && !common.is_language_alone()
+            && common.terms as f32 >= RELATED_SUBJECT * smaller as f32
+    }
+
+    /// Memory use in bytes, beside its own size.
+    pub(super) fn size_bytes(&self) -> usize {
+        let texts = self.values.iter().chain(&self.sense);
+        let bytes = texts.map(|text| size_of::<String>() + text.capacity()).sum::<usize>();
+        self.terms.capacity() * size_of::<u64>() + bytes
+    }
+
     /// Common share of the subjects: of the longer one, since a repetition says all of it again; of the shorter one if
     /// a change is announced, which may name the subject alone.
     fn common_share(&self, earlier: &RuleSubject) -> f32 {
-        let common = self.terms.iter().filter(|term| earlier.terms.contains(term)).count();
-        let (one, other) = (self.terms.len(), earlier.terms.len());
+        let common = self.common(earlier);
+        let (one, other) = (common.own_terms, common.earlier_terms);
         let (smaller, larger) = (one.min(other), one.max(other));
+        let most_terms = if self.is_end { ENDED_SUBJECT_TERMS } else { SHORT_SUBJECT_TERMS };
         // One common word of a longer statement is chance.
-        let is_chance = common == 1 && larger > SHORT_SUBJECT_TERMS;
+        let is_chance = common.terms == 1 && larger > most_terms || common.is_language_alone();
         let all = if self.is_change { smaller } else { larger };
-        if all == 0 || is_chance { 0.0 } else { common as f32 / all as f32 }
+        if all == 0 || is_chance { 0.0 } else { common.terms as f32 / all as f32 }
+    }
+
+    /// What two subjects have in common.
+    fn common(&self, earlier: &RuleSubject) -> CommonSubject {
+        let common = self.terms.iter().filter(|term| earlier.terms.contains(term)).count();
+        // "unwrap() is fine again" names its subject by a value alone.
+        let is_common = |value: &&String| earlier.values.contains(value);
+        let values = if self.is_change { self.values.iter().filter(is_common).count() } else { 0 };
+        let language = fnv1a(LANGUAGE_TERM);
+        CommonSubject {
+            terms: common + values,
+            own_terms: self.terms.len() + values,
+            earlier_terms: earlier.terms.len() + values,
+            has_language: self.terms.contains(&language) && earlier.terms.contains(&language),
+        }
+    }
+}
+
+/// What two subjects have in common.
+#[derive(Clone, Copy, Debug)]
+struct CommonSubject {
+    /// Number of common terms.
+    terms: usize,
+    /// Number of terms of the later subject.
+    own_terms: usize,
+    /// Number of terms of the earlier one.
+    earlier_terms: usize,
+    has_language: bool,
+}
+
+impl CommonSubject {
+    /// Whether both only name some language, and one of them is about more, such as the language of commit messages.
+    fn is_language_alone(self) -> bool {
+        let larger = self.own_terms.max(self.earlier_terms);
+        self.has_language && self.terms == 1 && larger > LANGUAGE_SUBJECT_TERMS
+    }
+}
+
+/// Lines of rules, oldest first, while they are read.
+#[derive(Debug, Default)]
+pub struct RuleLines {
+    valid: Vec<(String, RuleSubject)>,
+}
+
+impl RuleLines {
+    /// Adds a rule and removes those that it replaces.
+    pub fn add(&mut self, rule: String) {
+        let subject = RuleSubject::new(&rule);
+        self.replace(rule, subject);
+    }
+
+    /// Adds a sentence that may change a rule if it is about one; returns it otherwise.
+    pub fn add_hint(&mut self, hint: String) -> Option<String> {
+        let subject = RuleSubject::new(&hint);
+        if self.valid.iter().any(|(_, earlier)| subject.is_related(earlier)) {
+            self.replace(hint, subject);
+            return None;
+        }
+        Some(hint)
+    }
+
+    /// The valid lines.
+    #[must_use]
+    pub fn into_lines(self) -> Vec<String> {
+        self.valid.into_iter().map(|(rule, _)| rule).collect()
+    }
+
+    fn replace(&mut self, rule: String, subject: RuleSubject) {
+        let earlier = self.valid.iter().enumerate().map(|(number, (_, subject))| (number, subject));
+        let replaced = subject.replaced(earlier);
+        let mut number = 0..;
+        self.valid.retain(|_| number.next().is_none_or(|number| !replaced.contains(&number)));
+        self.valid.push((rule, subject));
     }
 }
 
 /// The rules, oldest first, without those that a later one replaces.
 #[must_use]
 pub fn drop_replaced(rules: Vec<String>) -> Vec<String> {
-    let mut valid: Vec<(String, RuleSubject)> = Vec::new();
-    for rule in rules {
-        let subject = RuleSubject::new(&rule);
-        let earlier = valid.iter().enumerate().map(|(number, (_, subject))| (number, subject));
-        let replaced = subject.replaced(earlier);
-        let mut number = 0..;
-        valid.retain(|_| number.next().is_none_or(|number| !replaced.contains(&number)));
-        valid.push((rule, subject));
-    }
-    valid.into_iter().map(|(rule, _)| rule).collect()
+    let mut lines = RuleLines::default();
+    rules.into_iter().for_each(|rule| lines.add(rule));
+    lines.into_lines()
 }
 
 /// Whether another word has a value, such as `eu-1`, `4`, `McDonald`, `orders/eu`.
@@ -118,9 +238,10 @@ fn bare_word(word: &str) -> String {
     word.trim_matches(|c: char| !c.is_alphanumeric()).to_lowercase()
 }
 
-fn is_common_verb(word: &str) -> bool {
+/// Whether a word identifies no subject.
+fn is_common(word: &str) -> bool {
     let word = bare_word(word);
-    COMMON_VERBS.split(' ').any(|verb| verb == word)
+    COMMON_VERBS.split(' ').chain(FUNCTION_WORDS.split(' ')).any(|common| common == word)
 }
 
 /// The cues and negations of a rule, sorted.

@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::OnceLock;
 
-use super::{RuleSubject, find_rules, parse_rule};
+use super::{RuleSentence, RuleSubject, find_rules_and_hints, parse_hint, parse_rule};
 use crate::identifiers::for_each_name;
 use crate::name_ledger::NameLedger;
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
@@ -73,18 +73,36 @@ impl UserRule {
 }
 
 impl UserRules {
-    /// Adds the rules in a user message.
+    /// Adds the rules in a user message, and the sentences that change an earlier one.
     pub fn read_message(&mut self, seq: u64, text: &str, names: &NameLedger) {
-        find_rules(text).for_each(|rule| self.add(seq, rule, names));
+        for sentence in find_rules_and_hints(text) {
+            match sentence {
+                RuleSentence::Rule(line) => {
+                    let subject = RuleSubject::new(&line);
+                    self.add(seq, line, subject, names);
+                }
+                RuleSentence::Hint(line) if !self.rules.is_empty() => {
+                    let subject = RuleSubject::new(&line);
+                    if self.compared().any(|(_, earlier)| subject.is_related(earlier)) {
+                        self.add(seq, line, subject, names);
+                    }
+                }
+                RuleSentence::Hint(_) => {}
+            }
+        }
+    }
+
+    /// The subjects of the newest valid rules, with their numbers.
+    fn compared(&self) -> impl Iterator<Item = (usize, &RuleSubject)> {
+        let from = self.rules.len().saturating_sub(COMPARED_RULES);
+        let compared = self.rules.iter().enumerate().skip(from).filter(|(_, rule)| rule.is_valid());
+        compared.map(|(number, rule)| (number, &rule.subject))
     }
 
     /// Adds a rule.
-    fn add(&mut self, seq: u64, line: String, names: &NameLedger) {
+    fn add(&mut self, seq: u64, line: String, subject: RuleSubject, names: &NameLedger) {
         self.withdrawn_texts = OnceLock::new();
-        let subject = RuleSubject::new(&line);
-        let from = self.rules.len().saturating_sub(COMPARED_RULES);
-        let compared = self.rules.iter().enumerate().skip(from).filter(|(_, rule)| rule.is_valid());
-        for number in subject.replaced(compared.map(|(number, rule)| (number, &rule.subject))) {
+        for number in subject.replaced(self.compared()) {
             let Some(earlier) = self.rules.get_mut(number) else { continue };
             let is_same = subject.restates(&earlier.subject);
             earlier.state = if is_same { RuleState::Restated } else { RuleState::Replaced };
@@ -192,8 +210,11 @@ impl UserRules {
         let inside =
             summary.split(open.as_str()).skip(1).filter_map(|part| part.split_once(&close));
         for line in inside.flat_map(|(lines, _)| lines.lines()) {
-            if let Some(rule) = line.strip_prefix("- ").and_then(parse_rule) {
-                self.add(seq, rule, names);
+            let line = line.strip_prefix("- ");
+            let rule = line.and_then(|line| parse_rule(line).or_else(|| parse_hint(line)));
+            if let Some(rule) = rule {
+                let subject = RuleSubject::new(&rule);
+                self.add(seq, rule, subject, names);
             }
         }
     }
@@ -245,6 +266,54 @@ mod tests {
             holding(&["Should I always do that?", "fix the parser", "it was 3.5 km"]),
             Vec::<String>::new()
         );
+    }
+
+    #[test]
+    fn what_ends_a_rule_replaces_it() {
+        for (rule, end) in [
+            ("Never edit the lock file; ask me first.", "You may edit the lock file again."),
+            ("Always indent with spaces here.", "Actually forget the spaces, use tabs."),
+            ("From now on answer in Polish.", "Please switch back to Dutch."),
+            ("Always run the formatter.", "You can stop running the formatter."),
+            ("Always mention the ticket.", "Undo what I asked about the ticket."),
+            ("Always squash commits.", "Scrap the rule about squashing commits."),
+            ("No emojis in commit messages.", "Emojis in commit messages are fine after all."),
+            ("Always use port 7001 for metrics.", "no, port 7002, not 7001"),
+            ("Antworte immer auf Deutsch.", "Lieber doch auf Englisch antworten."),
+            ("Toujours répondre en italien.", "Finalement, réponds en anglais."),
+            ("Responde siempre en francés.", "Mejor responde en inglés."),
+            ("Всегда пиши тесты.", "Передумал, тесты писать не надо."),
+            ("Her zaman İspanyolca cevap ver.", "Vazgeçtim, Fransızca cevap ver."),
+            ("总是用德语回答。", "还是用英语回答吧。"),
+            ("必ずドイツ語で答えてください。", "やっぱりフランス語で答えて。"),
+        ] {
+            let list = holding(&[rule, "The parser is slow today.", end]);
+            assert_eq!(list, [end], "{rule}");
+        }
+    }
+
+    #[test]
+    fn a_hint_without_a_rule_about_the_same_is_not_listed() {
+        let rule = "Always write tests for parsers.";
+        for text in ["Actually show me the first page.", "Read the config again, please."] {
+            assert_eq!(holding(&[text]), Vec::<String>::new());
+            assert_eq!(holding(&[rule, text]), [rule]);
+        }
+        let apart = ["Write commit messages always in English.", "From now on answer in French."];
+        assert_eq!(holding(&apart), apart);
+    }
+
+    #[test]
+    fn a_block_with_a_change_is_read_back() {
+        let names = NameLedger::default();
+        let mut rules = UserRules::default();
+        rules.read_message(0, "I prefer short answers.", &names);
+        rules.read_message(1, "Actually give me longer answers.", &names);
+        let block = rules.render(1_000, |_, _| false).text;
+        assert!(block.contains("Actually give") && !block.contains("prefer"), "{block}");
+        let mut again = UserRules::default();
+        again.read_summary(0, &block, &names);
+        assert_eq!(again.render(1_000, |_, _| false).text, block);
     }
 
     #[test]
