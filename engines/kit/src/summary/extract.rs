@@ -15,11 +15,13 @@ use super::sentences::{Sentence, sentences_with_topics, strip_bullet, strip_emph
 use super::similarity::LineWords;
 use crate::identifiers;
 use crate::own_text::own_text;
-use crate::rules::{drop_replaced, parse_rule};
+use crate::rules::{RuleLines, parse_hint, parse_rule, rejects_previous};
 
 /// Number of newest messages that are searched for identifiers.
 // Older names rarely belong to the current work, and the ledger has them anyway.
 const IDENTIFIER_MESSAGES: usize = 10;
+/// Rules and changes that are read; some replace others.
+const MAX_READ_RULES: usize = 2 * MAX_CONSTRAINTS;
 /// Minimum length of a first sentence that counts as a report, in weighted characters.
 // A shorter first sentence is a greeting or an assent.
 const MIN_REPORT_CHARS: u64 = 32;
@@ -68,6 +70,7 @@ pub fn extract_sections_before(
     excerpts: &[MessageExcerpt<'_>],
     is_answered_later: bool,
 ) -> SummarySections {
+    let (constraints, hints) = constraints(excerpts);
     let mut sections = SummarySections {
         decisions: decisions(excerpts),
         todos: newest_lines(excerpts, MAX_LINES, |excerpt, sentence, _| {
@@ -77,16 +80,36 @@ pub fn extract_sections_before(
             let is_open = is_next || is_about(&TODO, sentence);
             !is_question && !is_done(&sentence.text) && is_open
         }),
-        constraints: drop_replaced(newest_lines(
-            excerpts,
-            MAX_CONSTRAINTS,
-            |excerpt, sentence, _| excerpt.role == ExcerptRole::User && is_constraint(sentence),
-        )),
+        constraints,
+        hints,
         requests: pending_requests(excerpts, is_answered_later),
         identifiers: newest_identifiers(excerpts),
     };
     sections.remove_overlaps();
     sections
+}
+
+/// The valid rules of the user, and sentences that may change a rule of an older summary.
+fn constraints(excerpts: &[MessageExcerpt<'_>]) -> (Vec<String>, Vec<String>) {
+    let lines = newest_lines(excerpts, MAX_READ_RULES, |excerpt, sentence, _| {
+        let is_rule = || is_constraint(sentence) || parse_hint(&sentence.text).is_some();
+        excerpt.role == ExcerptRole::User && is_rule()
+    });
+    let mut rules = RuleLines::default();
+    let mut hints = Vec::new();
+    for line in lines {
+        if parse_rule(&line).is_none() && parse_hint(&line).is_some() {
+            hints.extend(rules.add_hint(line));
+        } else {
+            rules.add(line);
+        }
+    }
+    (newest(rules.into_lines(), MAX_CONSTRAINTS), newest(hints, MAX_LINES))
+}
+
+/// The last lines, at most `max`.
+fn newest(mut lines: Vec<String>, max: usize) -> Vec<String> {
+    lines.split_off(lines.len().saturating_sub(max))
 }
 
 /// Decisions and completed work. If few sentences match, the first sentence of each answer counts
@@ -166,12 +189,15 @@ fn newest_lines(
             let is_first = sentences.first() == Some(sentence);
             is_first && strip_emphasis(strip_bullet(text.trim_start())).starts_with(&sentence.text)
         };
-        for sentence in sentences.iter().rev() {
+        for (at, sentence) in sentences.iter().enumerate().rev() {
             if found.len() == max {
                 break;
             }
             let is_line = weighted_chars(&sentence.text) <= LINE_LIMIT_CHARS;
+            let is_rejected = excerpt.role == ExcerptRole::User
+                && sentences.get(at + 1).is_some_and(|next| rejects_previous(&next.text));
             if !is_line
+                || is_rejected
                 || !is_wanted(excerpt, sentence, begins_with(sentence))
                 || holds(&NARRATION, &sentence.text)
             {
@@ -243,6 +269,22 @@ pub(super) mod tests {
         let sections = extract_sections(&[excerpt_of(ExcerptRole::User, text)]);
         assert_eq!(sections.constraints, ["Always use tabs."]);
         assert!(sections.decisions.is_empty(), "{:?}", sections.decisions);
+    }
+
+    #[test]
+    fn a_rule_that_was_ended_or_rejected_is_not_listed() {
+        for (rule, end) in [
+            ("Never edit the lock file.", "You may edit the lock file again."),
+            ("I prefer short answers.", "Actually give me longer answers."),
+            ("Jede Tabelle braucht einen Index.", "Vergiss die Regel mit dem Index der Tabelle."),
+        ] {
+            let excerpts =
+                [rule, "Show me the parser.", end].map(|text| excerpt_of(ExcerptRole::User, text));
+            assert_eq!(extract_sections(&excerpts).constraints, [end]);
+        }
+        let rejected = "The manual says to never use threads. Disregard that.";
+        let sections = extract_sections(&[excerpt_of(ExcerptRole::User, rejected)]);
+        assert!(sections.constraints.is_empty(), "{:?}", sections.constraints);
     }
 
     #[test]

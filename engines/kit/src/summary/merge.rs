@@ -3,7 +3,7 @@
 use super::sections::{MAX_CONSTRAINTS, MAX_DECISIONS, MAX_LINES, MAX_REQUESTS, SummarySections};
 use super::similarity::{LineWords, keep_newest_unique};
 use crate::identifiers::MAX_IDENTIFIERS;
-use crate::rules::drop_replaced;
+use crate::rules::{RuleLines, drop_replaced};
 
 /// Marks a task that the newest part of the conversation does not mention.
 const EARLIER: &str = "(earlier) ";
@@ -13,15 +13,26 @@ const EARLIER: &str = "(earlier) ";
 pub fn merge(older: SummarySections, newer: SummarySections) -> SummarySections {
     // A new user message makes the older requests history.
     let asks = if newer.requests.is_empty() { older.requests } else { newer.requests };
+    let rules = change_rules(older.constraints, newer.hints);
     let mut merged = SummarySections {
         decisions: append(older.decisions, newer.decisions, MAX_DECISIONS),
         todos: append(aged(older.todos), newer.todos, MAX_LINES),
-        constraints: drop_replaced(append(older.constraints, newer.constraints, MAX_CONSTRAINTS)),
+        constraints: drop_replaced(append(rules, newer.constraints, MAX_CONSTRAINTS)),
+        // What changes no older rule is an ordinary request.
+        hints: Vec::new(),
         requests: asks.into_iter().take(MAX_REQUESTS).collect(),
         identifiers: prepend(newer.identifiers, older.identifiers),
     };
     merged.remove_overlaps();
     merged
+}
+
+/// The rules of an older summary, changed by sentences behind it.
+fn change_rules(rules: Vec<String>, hints: Vec<String>) -> Vec<String> {
+    let mut lines = RuleLines::default();
+    rules.into_iter().for_each(|rule| lines.add(rule));
+    hints.into_iter().for_each(|hint| drop(lines.add_hint(hint)));
+    lines.into_lines()
 }
 
 /// Marks the tasks of an earlier summary and drops those that are marked already.
@@ -65,6 +76,20 @@ mod tests {
     fn the_newer_wording_replaces_the_older() {
         let merged = merge(rules(&["Never push.", "use tabs"]), rules(&["never push!"]));
         assert_eq!(merged.constraints, ["use tabs", "never push!"]);
+    }
+
+    #[test]
+    fn a_sentence_without_a_cue_changes_a_rule_of_the_older_summary() {
+        let newer = SummarySections {
+            constraints: vec!["You may edit the lock file again.".into()],
+            hints: vec!["Longer answers again.".into(), "Show the page again.".into()],
+            ..SummarySections::default()
+        };
+        let older = rules(&["I prefer short answers.", "Never edit the lock file.", "use tabs"]);
+        assert_eq!(
+            merge(older, newer).constraints,
+            ["use tabs", "Longer answers again.", "You may edit the lock file again."]
+        );
     }
 
     #[test]

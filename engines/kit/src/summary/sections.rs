@@ -39,6 +39,8 @@ pub struct SummarySections {
     pub todos: Vec<String>,
     /// Rules of the user, oldest first.
     pub constraints: Vec<String>,
+    /// Sentences of the user that may change a rule of an older summary, oldest first; not rendered.
+    pub hints: Vec<String>,
     /// Pending requests, newest first.
     pub requests: Vec<String>,
     /// Exact identifiers, most recent first.
@@ -194,6 +196,7 @@ mod tests {
             decisions: lines("decision", 20),
             todos: lines("todo", 5),
             constraints: lines("rule", 5),
+            hints: Vec::new(),
             requests: lines("ask", 2),
             identifiers: lines("/path/to", 12),
         }
