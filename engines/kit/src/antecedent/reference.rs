@@ -92,6 +92,23 @@ const REPLY: &str = concat!(
 const PROPOSED_WORDS: &str = r"(?i)\b(?:proposal|suggestion|recommendation|your (?:plan|idea|approach)|as you|vorschlag|empfehlung|proposition|propuesta|sugerencia|proposta|sugestão|voorstel|propozycj\w+|önerin\w*|usulan\w*|đề xuất)\b";
 /// Words that stand for what was said before.
 const ANAPHORA: &str = r"(?i)\b(?:that|this|those|these|it|them|same|ones?|das|dies\w*|es|so|ça|cela|celui-ci|celle-ci|eso|esto|isso|isto|questo|quello|dat|dit|to|tak|это|эту|этот|его|её|так|це|цю|bunu|onu|itu|đó|này)\b|这个|這個|那个|那個|它|これ|それ|その|あれ|이거|그거|이걸|그걸|هذا|ذلك|यह|वह|इसे|उसे";
+/// Those of them that are also an article, a determiner or a conjunction.
+const AMBIGUOUS: &str = "that this those these one ones so das dies diese dieser diesen diesem dieses dat dit to tak это эту этот так це цю này đó";
+/// Words behind which such a word has no noun.
+const FOLLOWERS: &str = concat!(
+    "in on at for from as to is was are when if and or but now then always never again instead everywhere ",
+    "please with by until whenever too only here there before after because way ",
+    "ab immer nie für bei auf und oder bitte jetzt so nicht auch künftig ist war ",
+    "altijd nooit vanaf en of voor bij ook zawsze od i lub dla przy też ",
+    "всегда с и или для при тоже теперь впредь завжди від з або",
+);
+/// Words before a noun that the rest of a sentence may refer to.
+const DETERMINERS: &str = "a an the any every each all no our your my some both ein eine einen einem der die den dem jede jeder jedes jeden een de het elke";
+/// Nouns of time and place, to which no pronoun refers.
+const ADVERBIAL_NOUNS: &str = "time day case beginning start end moment future zukunft zeit fall";
+/// Pronouns that a noun of the same sentence explains.
+const PRONOUNS: &str = "it them es";
+
 /// Words that only ask to go on, or thank.
 const NOTHING: &str = r"(?i)^(?:(?:and|go on|continue|proceed|next|thanks|thank you|thx|weiter|mach weiter|danke|continue[rz]?|merci|continúa|sigue|gracias|continua|obrigad[oa]|grazie|ga (?:door|verder)|dank je|dalej|kontynuuj|dzięki|продолжай\w*|дальше|спасибо|далі|дякую|devam(?: et)?|teşekkürler|lanjut\w*|terima kasih|tiếp tục|cảm ơn|继续|繼續|谢谢|謝謝|続けて|ありがとう|계속\S*|고마워\S*|감사\S*|تابع|شكرا|जारी रखो|धन्यवाद|嗯)[\s,.!。，！]*)+$";
 
@@ -125,11 +142,11 @@ impl Reference {
         }
         let words = request.split_whitespace().count();
         let is_bare = matches(&REMEMBERING, request) && words <= BARE_WORDS;
-        if (matches(&NAMES, request) || is_bare) && !states_name(request) {
+        if (points_at_name(request) || is_bare) && !states_name(request) {
             return Reference::Name(words_of(request));
         }
         // "Rename it" says what to do; "use that from now on" does not say what holds.
-        let is_rule = || matches(&ANAPHORS, request) && find_rules(request).next().is_some();
+        let is_rule = || refers_back(request) && find_rules(request).next().is_some();
         let is_bare = words <= REPLY_WORDS || matches(&PROPOSED, request);
         if (matches(&REPLIES, request) && is_bare) || is_rule() {
             return Reference::Reply;
@@ -137,6 +154,67 @@ impl Reference {
         // "OK, create the branch feature-7 now" says itself what to do.
         if words <= ANSWER_WORDS { Reference::Unknown } else { Reference::Nothing }
     }
+}
+
+/// Whether a request points at something with a name or a number.
+fn points_at_name(request: &str) -> bool {
+    let mut found = NAMES.iter().flat_map(|pattern| pattern.find_iter(request));
+    // "Make sure that every endpoint" is a conjunction with a subject of its own.
+    found.any(|name| {
+        let next = name.as_str().split_whitespace().nth(1).unwrap_or_default();
+        !is_listed(DETERMINERS, &next.to_lowercase())
+    })
+}
+
+/// Whether a word of a request stands for something that was mentioned before the request.
+fn refers_back(request: &str) -> bool {
+    let mut found = ANAPHORS.iter().flat_map(|pattern| pattern.find_iter(request));
+    found.any(|word| {
+        let before = request.get(..word.start()).unwrap_or_default();
+        let behind = request.get(word.end()..).unwrap_or_default();
+        let lower = word.as_str().to_lowercase();
+        if is_listed(AMBIGUOUS, &lower) {
+            // "This repo" says what it is.
+            has_no_noun(behind)
+        } else {
+            !(is_listed(PRONOUNS, &lower) && names_noun(before))
+        }
+    })
+}
+
+/// Whether the text behind a determiner begins without a noun.
+fn has_no_noun(behind: &str) -> bool {
+    let Some(rest) = behind.strip_prefix(char::is_whitespace) else {
+        // A mark follows, or the request ends; "that's" is a pronoun with its verb.
+        return !behind.starts_with('-');
+    };
+    let rest = rest.to_lowercase();
+    let mut words = rest.split(|c: char| !c.is_alphanumeric());
+    let next = words.next().unwrap_or_default();
+    // "Do this every time", but "see that every test passes".
+    let is_time = is_listed("every each", next)
+        && words.next().is_some_and(|noun| is_listed(ADVERBIAL_NOUNS, noun));
+    next.is_empty() || is_time || is_listed(FOLLOWERS, next)
+}
+
+/// Whether the sentence before a pronoun has a noun that it may refer to.
+fn names_noun(before: &str) -> bool {
+    let sentence = before.rsplit(['.', '!', '?']).next().unwrap_or_default();
+    let words = words_of(sentence);
+    // "The next time" is not what a pronoun refers to.
+    let is_time =
+        |at: usize| words.iter().skip(at + 1).take(2).any(|noun| is_listed(ADVERBIAL_NOUNS, noun));
+    let mut determiners = words.iter().enumerate().filter(|(_, word)| is_listed(DETERMINERS, word));
+    let has_noun = determiners.any(|(at, _)| !is_time(at));
+    let is_plural = |word: &String| {
+        word.len() > 3 && word.ends_with('s') && !matches!(word.as_str(), "always" | "this")
+    };
+    has_noun || words.iter().any(is_plural) || states_name(sentence)
+}
+
+/// Whether a word is in a list with spaces between the words.
+fn is_listed(list: &str, word: &str) -> bool {
+    list.split(' ').any(|listed| listed == word)
 }
 
 /// The items of a list that a request names.
@@ -262,6 +340,31 @@ mod tests {
             "はい、それでお願いします",
             "네, 그렇게 해 주세요",
             "use that from now on",
+        ] {
+            assert_eq!(Reference::of(request), Reference::Reply, "{request}");
+        }
+    }
+
+    #[test]
+    fn a_rule_that_names_its_subject_refers_to_nothing() {
+        for request in [
+            "Always indent with tabs in this repo.",
+            "When a test is flaky, quarantine it instead of retrying.",
+            "Never push to the protected branches from a script.",
+            "Always close connections before you drop them.",
+            "Make sure that every endpoint has a timeout.",
+            "From now on use these four labels for tickets of customers.",
+            "Bei jedem Fehler die Anfrage immer protokollieren, bevor du es nochmals versuchst.",
+            "Verwende in diesem Projekt immer das Format von Google.",
+        ] {
+            assert_eq!(Reference::of(request), Reference::Nothing, "{request}");
+        }
+        for request in [
+            "From now on always do it like that, please.",
+            "Always use this for the reports of the customers.",
+            "Never do that again without asking me before.",
+            "Mach das ab jetzt immer vor einem Commit.",
+            "The next time always do it before the release.",
         ] {
             assert_eq!(Reference::of(request), Reference::Reply, "{request}");
         }
