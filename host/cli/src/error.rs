@@ -11,8 +11,10 @@ use ctxhost_agent::{BuildError, TurnError};
 use ctxhost_blobs::BlobError;
 use ctxhost_config::ConfigError;
 use ctxhost_context::ContextError;
+use ctxhost_dialects::FailureReason;
 use ctxhost_engine::{EngineOpenError, LoadError, SandboxError, SlotError};
 use ctxhost_history::HistoryError;
+use ctxhost_models::failover::FailoverError;
 use ctxhost_session::SessionError;
 use ctxhost_session::import::{self, ImportFormat};
 use ctxhost_store as store;
@@ -164,10 +166,31 @@ impl From<TurnError> for CliError {
             TurnError::Context(error) => error.into(),
             TurnError::Session(error) => error.into(),
             TurnError::History(error) => error.into(),
+            TurnError::Models(error) => {
+                let hint = fallback_hint(&error);
+                let error = CliError::internal(error.to_string());
+                match hint {
+                    Some(hint) => error.hint(hint),
+                    None => error,
+                }
+            }
             TurnError::NoModel | TurnError::NoSession { .. } => CliError::user(error.to_string()),
             other => CliError::internal(other.to_string()),
         }
     }
+}
+
+/// The setting for another model, where the only one may be unavailable for a while.
+fn fallback_hint(error: &FailoverError) -> Option<&'static str> {
+    let [attempt] = error.attempts.as_slice() else { return None };
+    let is_temporary = matches!(
+        attempt.reason,
+        FailureReason::RateLimit
+            | FailureReason::Overloaded
+            | FailureReason::ServerError
+            | FailureReason::Timeout
+    );
+    is_temporary.then_some("further models are listed in agent.fallbacks of ctxhost.toml")
 }
 
 impl From<std::io::Error> for CliError {
@@ -355,5 +378,28 @@ impl From<ContextError> for CliError {
             ContextError::Slot(SlotError::Answer { error }) => CliError::user(error.to_string()),
             ContextError::Slot(error) => CliError::internal(error.to_string()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ctxhost_models::ModelName;
+    use ctxhost_models::failover::ModelAttempt;
+
+    #[test]
+    fn the_setting_for_another_model_is_named_if_the_only_one_is_overloaded() {
+        let attempt = |reason| ModelAttempt {
+            model: ModelName::new("p", "m"),
+            reason,
+            message: String::new(),
+            cooldown_ms: None,
+        };
+        let shown =
+            |attempts| CliError::from(TurnError::Models(FailoverError { attempts })).to_string();
+        let overloaded = attempt(FailureReason::Overloaded);
+        assert!(shown(vec![overloaded.clone()]).contains("agent.fallbacks"));
+        assert!(!shown(vec![overloaded.clone(), overloaded]).contains("agent.fallbacks"));
+        assert!(!shown(vec![attempt(FailureReason::Auth)]).contains("agent.fallbacks"));
     }
 }

@@ -54,10 +54,11 @@ async fn send_message(
     // session.
     tokio::select! {
         outcome = runtime.send(session, line) => {
-            if let Err(error) = &outcome {
-                output.note(&format!("error: {error}"));
+            let failure = outcome.err().map(CliError::from);
+            if let Some(error) = &failure {
+                output.note(&error.to_string());
             }
-            outcome.is_ok()
+            failure.is_none()
         }
         _ = tokio::signal::ctrl_c() => {
             output.note("(cancelled)");
