@@ -159,6 +159,11 @@ pub fn run() -> ExitCode {
     for (old, new) in ignored_variables(|name| std::env::var_os(name).is_some()) {
         output.note(&format!("{old} is ignored: it was renamed to {new}; set that one"));
     }
+    if let Command::Chat(_) = command
+        && let Err(error) = ctxhost_platform::signals::end_groups_on_signals()
+    {
+        output.note(&format!("a signal that ends ctxhost will leave running tools: {error}"));
+    }
     let config = arguments.config.as_deref();
     let outcome = match command {
         Command::Doctor(command) => command.run(config, output),

@@ -79,7 +79,7 @@ impl ServeArgs {
         threads.block_on(async {
             // Signals are handled before the greeting is printed: a supervisor may stop the gateway
             // as soon as it reads it.
-            let end = shutdown_token()?;
+            let end = shutdown_token(config.gateway.drain_ms)?;
             let gateway = Gateway::bind(options).await?;
             output.note(&greeting(&gateway, needs_token));
             note_session_storage(&config, output);
@@ -132,14 +132,21 @@ fn greeting(gateway: &Gateway, needs_token: bool) -> String {
 }
 
 /// A token that the first signal cancels. The second signal ends the process at once.
-fn shutdown_token() -> Result<CancellationToken, CliError> {
+fn shutdown_token(drain_ms: u64) -> Result<CancellationToken, CliError> {
     let end = CancellationToken::new();
     let mut signals = ShutdownSignals::listen()?;
     let on_signal = end.clone();
     tokio::spawn(async move {
-        signals.next().await;
+        let signal = signals.next().await;
+        // A warning, which is logged by default: an operator has to see why the gateway stopped.
+        tracing::warn!(
+            signal,
+            drain_ms,
+            "stopping; running responses have gateway.drain_ms to finish, and a second signal stops at once"
+        );
         on_signal.cancel();
-        signals.next().await;
+        let signal = signals.next().await;
+        tracing::warn!(signal, "stopping at once, with running responses aborted");
         // A stream that never ends must not keep a user from stopping the gateway.
         std::process::exit(1);
     });

@@ -4,6 +4,9 @@
 #[cfg_attr(windows, path = "processes/windows.rs")]
 mod system;
 
+mod groups;
+
+pub use groups::{RUNNING_GROUPS, RunningGroups};
 pub use system::{
     OutputReader, abort_signal, async_reader, host_name, is_alive, kill_group, lead_group,
     limit_arenas, limit_memory, parent_id, raise_open_files, signal_name, signal_of,

@@ -3,7 +3,7 @@
 use std::io;
 use std::process::ExitStatus;
 
-use ctxhost_platform::processes::{kill_group, lead_group};
+use ctxhost_platform::processes::{RUNNING_GROUPS, lead_group};
 use tokio::process::{Child, Command};
 
 /// A child and its process group. Dropping it kills the group; only a process that has called `setsid` survives.
@@ -19,6 +19,10 @@ impl ProcessGroup {
         lead_group(command.as_std_mut());
         let child = command.kill_on_drop(true).spawn()?;
         let leader = child.id();
+        // A signal that ends this process reaches only its own group.
+        if let Some(leader) = leader {
+            RUNNING_GROUPS.add(leader);
+        }
         Ok(ProcessGroup { child, leader })
     }
 
@@ -45,7 +49,7 @@ impl ProcessGroup {
     /// Kills the group, once: later the id may belong to another process.
     pub(super) fn kill(&mut self) {
         let Some(leader) = self.leader.take() else { return };
-        kill_group(leader);
+        RUNNING_GROUPS.kill(leader);
     }
 }
 

@@ -18,13 +18,18 @@ impl Signals {
         Ok(Signals { interrupt: ctrl_c()?, stop: ctrl_break()?, close: ctrl_close()? })
     }
 
-    pub(super) async fn next(&mut self) {
+    pub(super) async fn next(&mut self) -> &'static str {
         tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.stop.recv() => {}
-            _ = self.close.recv() => {}
+            _ = self.interrupt.recv() => "Ctrl-C",
+            _ = self.stop.recv() => "Ctrl-Break",
+            _ = self.close.recv() => "the end of the console",
         }
     }
+}
+
+/// A closed console ends what runs in it.
+pub(super) fn end_groups_on_signals() -> io::Result<()> {
+    Ok(())
 }
 
 /// Windows has no such limit.
@@ -44,7 +49,7 @@ pub async fn run_in_foreground(mut command: Command) -> io::Result<ExitStatus> {
     loop {
         tokio::select! {
             ended = child.wait() => return ended,
-            () = signals.next() => {}
+            _ = signals.next() => {}
         }
     }
 }
