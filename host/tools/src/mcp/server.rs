@@ -36,7 +36,7 @@ impl McpServer {
         let connection = McpConnection::open(name, settings).await?;
         let (mut listed, list_faults) = connection.list_tools().await?;
         for fault in &list_faults {
-            tracing::warn!(server = %name, "leaving out a tool that is not valid MCP: {fault}");
+            tracing::error!(server = %name, "leaving out a tool that is not valid MCP: {fault}");
         }
         // A stable order: the tool list is part of the prefix that the provider caches.
         listed.sort_by(|a, b| a.name.cmp(&b.name));
