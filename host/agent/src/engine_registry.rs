@@ -1,7 +1,7 @@
 //! The registry of engines: bundled, named in the config, or found in its engine folders.
 
 use std::collections::BTreeMap;
-use std::env::consts::{DLL_EXTENSION, DLL_SUFFIX};
+use std::env::consts::DLL_EXTENSION;
 use std::path::{Path, PathBuf};
 
 use ctxhost_engine_api::border::EngineMetadata;
@@ -9,7 +9,7 @@ use ctxhost_engine_api::border::EngineMetadata;
 use ctxhost_config::{Config, closest_name};
 use ctxhost_engine::{
     BUNDLED, ChainSpecError, EngineSource, EngineSpec, Isolation, LEGACY, LoadError, inspect,
-    parse_chain,
+    is_library_path, parse_chain,
 };
 use ctxhost_trust::{TrustPolicy, TrustVerdict, unreadable_reason};
 
@@ -129,8 +129,7 @@ impl EngineRegistry {
 
     /// The spec to open for a name or the path of a library.
     pub fn spec(&self, config: &Config, name: &str) -> Result<EngineSpec, EngineRegistryError> {
-        // Ids contain neither.
-        if name.contains('/') || name.ends_with(DLL_SUFFIX) {
+        if is_library_path(name) {
             let mut spec = file_spec(config, "", Path::new(name), serde_json::json!({}));
             // An engine named by path keeps the settings, restrictions and pin of its config entry. The pins of
             // ctxhost.lock do not apply: they are for the installed file, and the user chose this one.

@@ -1,6 +1,5 @@
 //! `ctxhost use`: sets the active engine after loading it once.
 
-use std::env::consts::DLL_SUFFIX;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -12,7 +11,7 @@ use super::output::Output;
 use super::slot::SlotConfig;
 use ctxhost_agent::engine_registry::EngineRegistry;
 use ctxhost_config::{Config, FILE_NAME, set_slot_spec};
-use ctxhost_engine::EngineInstance;
+use ctxhost_engine::{EngineInstance, is_library_path};
 use ctxhost_trust::PinState;
 
 /// The effect of a changed slot on running hosts.
@@ -106,7 +105,7 @@ fn trust_or_source(config: &Config, engine: &EngineInstance) -> String {
 
 /// Refuses a path: the slot holds an id, so that the engine's settings can be found by it.
 pub(super) fn refuse_path(engine: &str, config: &Path) -> Result<(), CliError> {
-    if !engine.contains('/') && !engine.ends_with(DLL_SUFFIX) {
+    if !is_library_path(engine) {
         return Ok(());
     }
     let message = format!("{engine:?} is a path; the slot needs an id");

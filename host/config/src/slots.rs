@@ -1,9 +1,9 @@
-//! Checks chains and shadow lists: number of engines and duplicates.
+//! Checks chains and shadow lists: number of engines, duplicates, and paths in place of ids.
 
 use super::error::ConfigDiagnostic;
 use super::spans::{KeySpan, TomlValueKind};
 use super::{ConfigSource, spans};
-use ctxhost_engine::{ChainSpecError, parse_chain, validate_chain};
+use ctxhost_engine::{ChainSpecError, is_library_path, parse_chain, split_ids, validate_chain};
 
 /// Most shadow engines: each one processes every request again.
 const MAX_SHADOWS: usize = 4;
@@ -22,6 +22,15 @@ pub(super) fn check_slots(origin: &ConfigSource, found: &mut Vec<ConfigDiagnosti
         }
     }
     let shadows = texts_in(origin, "shadow");
+    let slot = origin.spans.iter().filter_map(slot_text);
+    for (span, text) in slot.chain(row).chain(shadows.iter().copied()) {
+        // A pin belongs to an id, so a library named by its path would be loaded without one.
+        for name in split_ids(text).into_iter().filter(|name| is_library_path(name)) {
+            let help = format!("run `ctxhost install {name}`, and write the id that it prints");
+            let message = format!("{name:?} is a path; the slot needs an id");
+            found.push(diagnostic(origin, Some(span), &message, &help));
+        }
+    }
     if let Some((span, _)) = shadows.get(MAX_SHADOWS) {
         let message = format!("at most {MAX_SHADOWS} shadow engines are allowed");
         let help = "each one processes every request again";

@@ -1,5 +1,6 @@
 //! The notation of a chain of engines: `mask+legacy`.
 
+use std::env::consts::DLL_SUFFIX;
 use std::path::Path;
 
 use ctxhost_engine_api::EngineInfo;
@@ -45,6 +46,11 @@ pub fn split_ids(name: &str) -> Vec<&str> {
     } else {
         name.split(CHAIN_SEPARATOR).map(str::trim).collect()
     }
+}
+
+/// Whether the name of an engine is the path of its library: ids contain no `/` and no ending of libraries.
+pub fn is_library_path(name: &str) -> bool {
+    name.contains('/') || name.ends_with(DLL_SUFFIX)
 }
 
 /// The names of a valid chain.

@@ -54,8 +54,8 @@ pub use active::ActiveEngine;
 pub use answer::{EngineAnswer, EngineSet};
 pub use bundled::{BUNDLED, LEGACY, bundled, bundled_settings};
 pub use chain_spec::{
-    CHAIN_SEPARATOR, ChainSpecError, MAX_CHAIN_LINKS, format_engine, format_versions, join_ids,
-    parse_chain, split_ids, validate_chain,
+    CHAIN_SEPARATOR, ChainSpecError, MAX_CHAIN_LINKS, format_engine, format_versions,
+    is_library_path, join_ids, parse_chain, split_ids, validate_chain,
 };
 pub use clock::HostClock;
 pub use environment::{EngineEnvironment, state_folder};

@@ -136,10 +136,8 @@ impl CanaryLine {
 
 /// Why configured shadow engines do not run.
 fn unavailable_shadows(config: &Config, engines: &[EngineLine]) -> Vec<String> {
-    let is_path = |name: &str| name.contains('/') || name.ends_with(std::env::consts::DLL_SUFFIX);
     let why_not = |name: &str| {
-        // A path is not in the registry and would be reported as unknown.
-        let ids = split_ids(name).into_iter().filter(|id| !is_path(id));
+        let ids = split_ids(name).into_iter();
         let reasons: Vec<String> =
             ids.filter_map(|id| effective_engine::unavailable_reason(id, engines)).collect();
         let reasons = reasons.join("; ");

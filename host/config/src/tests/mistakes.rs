@@ -91,6 +91,8 @@ fn bad_values_show_what_is_expected() {
         "[plugins.slots]\nshadow = [\" \"]\n",
         "[plugins.slots]\ncontext_engine = \"+mask\"\n",
         "[plugins.slots]\ncontext_engine = \"mask+mask\"\n",
+        "[plugins.slots]\ncontext_engine = \"./mine.so\"\n",
+        "[plugins.slots]\ncontext_engine = [\"mask\", \"lib/mine.so\"]\nshadow = [\"/srv/mine\"]\n",
         "[plugins]\nslots = \"legacy\"\n",
         "[plugins.entries.mask]\nsha256 = \"abc\"\n",
         "[budget]\nreserve_tokens = -5\n",

@@ -15,7 +15,7 @@ use super::compose::{PlanProjection, compose};
 use super::view::LinkView;
 use super::{ChainOutcome, EngineChain, ServingLink, UnansweredCall};
 use crate::answer::EngineAnswer;
-use crate::error::{OnEngineError, SlotError, is_caller_error};
+use crate::error::{SlotError, is_caller_error};
 use crate::service::{AssembleContext, EngineContext, OnRefusal};
 
 impl EngineChain {
@@ -56,11 +56,8 @@ impl EngineChain {
             let Some(view) = views.get_mut(serving.link.number) else { continue };
             let is_last = Some(serving.link.number) == last;
             match self.assemble_link(serving, view, &mut run, request, is_last).await? {
-                LinkOutcome::Shaped => {}
-                LinkOutcome::Declined(error) => {
-                    let id = &serving.link.id;
-                    lost_call = Some(format!("{id} declined to assemble: {}", error.message));
-                }
+                LinkOutcome::Shaped | LinkOutcome::Skipped => {}
+                LinkOutcome::Declined(message) => lost_call = Some(message),
                 LinkOutcome::Failed(operation, error) => {
                     self.handle_failure(serving.link, operation, error)?;
                 }
@@ -116,11 +113,13 @@ impl EngineChain {
             Err(error) if !is_caller_error(error.kind) => {
                 return Ok(LinkOutcome::Failed("assemble", error));
             }
-            Err(error) if self.on_error == OnEngineError::Fail && is_last => {
-                return Err(SlotError::from_answer(error));
-            }
             // Another engine may still make it fit.
-            Err(error) => return Ok(LinkOutcome::Declined(error)),
+            Err(error) if error.kind == ErrorKind::CannotFit && !is_last => {
+                return Ok(LinkOutcome::Skipped);
+            }
+            Err(error) => {
+                return self.decline(serving.link, "assemble", error).map(LinkOutcome::Declined);
+            }
         };
         Ok(match run.apply_plan(serving, &projected, plan, is_last) {
             Ok(()) => LinkOutcome::Shaped,
@@ -133,8 +132,10 @@ impl EngineChain {
 enum LinkOutcome {
     /// It shaped the request.
     Shaped,
-    /// It declined; a later engine or the bundled one may shape the request.
-    Declined(EngineError),
+    /// It left the request to a later engine.
+    Skipped,
+    /// It declined, with a message for the case that no other engine shapes the request.
+    Declined(String),
     /// It failed in an operation.
     Failed(&'static str, EngineError),
     /// Its plan violates an invariant.

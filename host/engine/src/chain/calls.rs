@@ -9,7 +9,7 @@ use ctxhost_engine_api::*;
 
 use super::view::LinkView;
 use super::{ChainLink, ChainOutcome, EngineChain, ServingLink, UnansweredCall};
-use crate::error::{SlotError, is_caller_error};
+use crate::error::{OnEngineError, SlotError, is_caller_error};
 use crate::service::EngineContext;
 
 impl EngineChain {
@@ -108,9 +108,24 @@ impl EngineChain {
             FailurePolicy::Report => Err(SlotError::from_engine(&link.id, call.name(), error)),
             FailurePolicy::Caller => Err(self.handle_caller_failure(link, call.name(), error)),
             FailurePolicy::Fallback if is_caller_error(error.kind) => {
-                Err(SlotError::from_answer(error))
+                self.decline(link, call.name(), error).map(Some)
             }
             FailurePolicy::Fallback => self.handle_failure(link, call.name(), error),
+        }
+    }
+
+    /// Describes that an engine declined a request. The bundled engine serves it, if `on_engine_error` allows that.
+    pub(super) fn decline(
+        &self,
+        link: &ChainLink,
+        operation: &str,
+        error: EngineError,
+    ) -> Result<String, SlotError> {
+        match self.on_error {
+            OnEngineError::Fail => Err(SlotError::from_answer(error)),
+            OnEngineError::Fallback => {
+                Ok(format!("{} declined to {operation}: {}", link.id, error.message))
+            }
         }
     }
 

@@ -1,7 +1,7 @@
 //! Engines of a chain that fail are skipped and reported.
 
+use ctxhost_engine_api::Transcript;
 use ctxhost_engine_api::testing::generate::Script;
-use ctxhost_engine_api::{ErrorKind, Transcript};
 
 use super::fixture::*;
 use ctxhost_engine::{ChainSpecError, EngineSpec, OnEngineError, OnRefusal, SlotError};
