@@ -25,7 +25,7 @@ pub(crate) const NEXT: &str = "Next step";
 
 /// The sections in order.
 pub(crate) const TEMPLATE: SummaryTemplate = SummaryTemplate(&[
-    section(REQUEST, MAX_LINES, LineRetention::KeepFirst),
+    section(REQUEST, MAX_RULES + 1, LineRetention::KeepFirst),
     section(CONCEPTS, MAX_LINES, LineRetention::OldestFirst),
     section(FILES, MAX_TOLD_LINES, LineRetention::Files),
     section(ERRORS, MAX_LINES, LineRetention::OldestFirst),
@@ -36,6 +36,8 @@ pub(crate) const TEMPLATE: SummaryTemplate = SummaryTemplate(&[
     section(NEXT, MAX_OPEN, LineRetention::DropLast),
 ]);
 
+/// Maximum rules of the user, after the task: as many as a summary extracts.
+const MAX_RULES: usize = 40;
 /// Maximum lines of files, solutions and messages.
 const MAX_TOLD_LINES: usize = 24;
 /// Maximum lines of the other sections.

@@ -39,6 +39,9 @@ pub enum InstallationError {
         "`legacy` is the bundled fallback engine and cannot be replaced; give the engine another id"
     )]
     Legacy,
+    /// There is no lock file.
+    #[error("{} does not exist; `ctxhost install LIBRARY` writes it, and it belongs to the project's files", lock.display())]
+    NoLock { lock: PathBuf },
     /// The engine is not installed.
     #[error("{id:?} is not installed: {} has no pin for it", lock.display())]
     NotInstalled { id: String, lock: PathBuf },

@@ -186,7 +186,8 @@ mod tests {
         assert_eq!(exit("s.jsonl.zst", b"\x28\xB5\x2F\xFD\x04"), ExitCode::FAILURE);
         assert_eq!(exit("opencode.db", b"no database"), ExitCode::FAILURE);
         assert_eq!(exit("log.jsonl", b"{\"level\":\"info\"}"), ExitCode::FAILURE);
-        assert_eq!(exit("new.jsonl", b"{\"type\":\"session\"}\n"), ExitCode::SUCCESS);
+        let title = br#"{"type":"summary","summary":"Mend it","leafUuid":"u"}"#;
+        assert_eq!(exit("title.jsonl", title), ExitCode::SUCCESS);
         // A folder may hold anything.
         let args = DoctorArgs { path: vec![folder.path().to_owned()], ..DoctorArgs::default() };
         let code = args.run(None, &mut Output::new(ColorChoice::Never)).unwrap();

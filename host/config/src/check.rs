@@ -5,7 +5,7 @@ use super::closest_name::closest_name;
 use super::error::ConfigDiagnostic;
 use super::spans::{self, KeySpan, TomlValueKind};
 use super::{Config, ConfigSource, compaction, gateway, providers, renamed, slots};
-use ctxhost_engine::{BUNDLED, Isolation};
+use ctxhost_engine::{BUNDLED, Isolation, LEGACY};
 use ctxhost_engine_api::settings::{Setting, SettingKind};
 use ctxhost_engine_api::transcript::tokens::group_thousands;
 use ctxhost_store::StoreKind;
@@ -49,6 +49,9 @@ pub(super) fn check_keys(origin: &ConfigSource) -> Vec<ConfigDiagnostic> {
         }
         match all_settings::classify_path(&span.path) {
             PathKind::Foreign => {}
+            PathKind::Setting(_) if span.path == ["plugins", "entries", LEGACY, "path"] => {
+                found.push(replaced_fallback(origin, span));
+            }
             PathKind::Table if span.value == TomlValueKind::Table => {}
             PathKind::Setting(setting) if is_allowed(setting.kind, &span.value) => {}
             PathKind::Setting(setting) => {
@@ -196,6 +199,16 @@ fn bad_value(origin: &ConfigSource, span: &KeySpan, setting: &Setting) -> Config
     let error =
         ConfigDiagnostic::new(&origin.name, &origin.text, format!("{key} must be {expectation}"));
     error.with_label(span.value_span.clone(), found).with_help(help)
+}
+
+/// The fallback would then be what it replaces.
+fn replaced_fallback(origin: &ConfigSource, span: &KeySpan) -> ConfigDiagnostic {
+    let key = spans::join_path(&span.path);
+    let message =
+        format!("{key}: `{LEGACY}` is the bundled fallback engine and cannot be replaced");
+    ConfigDiagnostic::new(&origin.name, &origin.text, message)
+        .with_label(span.value_span.clone(), "here")
+        .with_help("give the engine another id")
 }
 
 fn not_a_table(origin: &ConfigSource, span: &KeySpan) -> ConfigDiagnostic {

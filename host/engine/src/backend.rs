@@ -47,6 +47,9 @@ pub(super) trait EngineBackend: Send + Sync {
         false
     }
 
+    /// Forgets earlier restarts of a sandbox.
+    fn forget_restarts(&self) {}
+
     /// The state of the sandbox, where the engine runs in one.
     fn sandbox_info(&self) -> Option<SandboxInfo> {
         None

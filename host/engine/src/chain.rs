@@ -329,5 +329,7 @@ impl EngineChain {
             reason: reason.into(),
             failed_at_ms: self.clock.now_ms(),
         });
+        // No call reaches it before a release, which is to give it another chance.
+        engine.into_iter().for_each(|engine| engine.forget_restarts());
     }
 }

@@ -90,6 +90,11 @@ impl EngineInstance {
         is_unrepeatable && error.kind == ErrorKind::Dead && self.backend.can_restart()
     }
 
+    /// Forgets earlier restarts of its sandbox: after a quarantine it has all of them again.
+    pub(crate) fn forget_restarts(&self) {
+        self.backend.forget_restarts();
+    }
+
     /// Whether a thread of this process hangs in a cancelled call of the engine.
     pub fn has_lost_thread(&self) -> bool {
         self.backend.has_lost_thread()

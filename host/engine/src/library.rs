@@ -14,6 +14,7 @@
 
 #![allow(unsafe_code)]
 
+use std::error::Error as _;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::mem::ManuallyDrop;
@@ -326,7 +327,8 @@ pub(super) fn load_copy(
     // Never dropped, even on errors: unloading Rust code has no effect or kills the process.
     let library = ManuallyDrop::new(library.map_err(|error| LoadError::Refused {
         path: path.clone(),
-        reason: shorten(&error.to_string()),
+        // The linker's words are in the source.
+        reason: shorten(&error.source().map_or_else(|| error.to_string(), ToString::to_string)),
     })?);
     let name = symbol_of(entry_point);
     // SAFETY: only the address of the symbol is taken; `from_symbol` checks what it points to.

@@ -126,7 +126,9 @@ impl EngineInstaller<'_> {
         let keys = TrustedKeys::parse(&settings.plugins.trusted_keys)?;
         let folders = self.folders(&settings)?;
         let held = LockFile::acquire(self.config)?;
-        let Some(before) = held.load()? else { return Ok(EngineSyncReport::default()) };
+        let Some(before) = held.load()? else {
+            return Err(InstallationError::NoLock { lock: held.path().to_owned() });
+        };
         let mut report = EngineSyncReport::default();
         let run = EngineSync { installer: self, settings: &settings, keys, folders, locked };
         for pin in before.pins() {

@@ -94,6 +94,7 @@ fn bad_values_show_what_is_expected() {
         "[plugins.slots]\ncontext_engine = \"./mine.so\"\n",
         "[plugins.slots]\ncontext_engine = [\"mask\", \"lib/mine.so\"]\nshadow = [\"/srv/mine\"]\n",
         "[plugins]\nslots = \"legacy\"\n",
+        "[plugins.entries.legacy]\npath = \"mine.so\"\n",
         "[plugins.entries.mask]\nsha256 = \"abc\"\n",
         "[budget]\nreserve_tokens = -5\n",
         "[budget]\nreserve_tokens = 2e4\n",

@@ -33,10 +33,14 @@ pub enum SandboxError {
         source: std::io::Error,
     },
     /// The program ended, or broke the protocol, before the engine was loaded.
-    #[error("the sandbox program {program} {reason}; is it a ctxhost of version {}?", env!("CARGO_PKG_VERSION"))]
+    #[error(
+        "the sandbox that loads {library} {reason}: either the library crashed or blocked while it was loaded (`ctxhost check {library}`), or {program} is not ctxhost {}", env!("CARGO_PKG_VERSION")
+    )]
     NotASandbox {
         /// The program.
         program: String,
+        /// The engine's library.
+        library: String,
         /// What it did.
         reason: String,
     },

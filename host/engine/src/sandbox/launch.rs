@@ -125,8 +125,11 @@ impl SandboxLauncher {
             let received = wire::receive(socket, self.settings.answer_bytes(), &mut buffer)?;
             received.then(|| wire::decode(&buffer)).transpose()
         };
-        let not_a_sandbox =
-            |reason| SandboxError::NotASandbox { program: display_path(program), reason };
+        let not_a_sandbox = |reason| SandboxError::NotASandbox {
+            program: display_path(program),
+            library: display_path(&self.file.path),
+            reason,
+        };
         let unexpected = |frame: io::Result<Option<FromSandbox>>| match frame {
             Ok(Some(FromSandbox::Refused { reason })) => {
                 SandboxError::Refused { reason: limit_line(reason) }
@@ -232,8 +235,8 @@ fn early_exit_reason(process: &SandboxProcess) -> String {
     format!("{} before it was ready", reason.unwrap_or_else(|_| "closed its connection".into()))
 }
 
-fn display_path(program: &Path) -> String {
-    program.display().to_string()
+fn display_path(path: &Path) -> String {
+    path.display().to_string()
 }
 
 /// The working directory of all sandboxes, which stays empty.

@@ -314,6 +314,10 @@ impl EngineBackend for SandboxSupervisor {
         self.state.lock().can_restart(self.settings())
     }
 
+    fn forget_restarts(&self) {
+        self.state.lock().restarted_at.clear();
+    }
+
     fn sandbox_info(&self) -> Option<SandboxInfo> {
         let state = self.state.lock();
         let is_running = state.connection.exit_reason().is_none();

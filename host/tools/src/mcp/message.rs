@@ -31,9 +31,9 @@ pub(super) fn read(server: &str, line: &[u8]) -> Vec<ServerJsonRpcMessage> {
 
 /// The error of the request that a text responds to; nothing if the text does not show its id.
 pub(super) fn unreadable(server: &str, text: &str, cause: &str) -> Vec<ServerJsonRpcMessage> {
-    // Servers print notes to the wrong stream, and these lines are skipped.
-    let shown = text.chars().take(LOGGED_CHARS).collect::<String>();
-    tracing::warn!(%server, %cause, line = %shown, "cannot read a message of the MCP server");
+    // Servers print notes to the wrong stream, and these lines are skipped. Others may hold what a tool read.
+    tracing::warn!(%server, %cause, bytes = text.len(), "cannot read a message of the MCP server");
+    tracing::debug!(%server, line = %text.chars().take(LOGGED_CHARS).collect::<String>(), "the unreadable message");
     visible_id(text).map(|id| failure(id, cause)).into_iter().collect()
 }
 

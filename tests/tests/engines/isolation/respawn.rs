@@ -273,9 +273,16 @@ async fn a_slot_quarantines_an_engine_whose_workers_die_and_legacy_serves() {
     let slot = ActiveEngine::open(&spec, &legacy, OnEngineError::Fallback, &patient()).unwrap();
     let model = ModelRef { window_tokens: 64_000, ..ModelRef::default() };
     let request = AssembleRequest { budget: 40_000, model, ..AssembleRequest::default() };
-    let served = slot.assemble(&talk(), request).await.unwrap();
+    let served = slot.assemble(&talk(), request.clone()).await.unwrap();
     assert_eq!(served.engine, "legacy");
     assert!(slot.quarantine_record().unwrap().reason.contains("SIGSEGV"));
+    // After a release it has all restarts again.
+    for _ in 0..3 {
+        slot.release_quarantine().unwrap();
+        slot.assemble(&talk(), request.clone()).await.unwrap();
+        let reason = slot.quarantine_record().unwrap().reason;
+        assert!(!reason.contains("times within"), "{reason}");
+    }
 }
 
 #[tokio::test]
