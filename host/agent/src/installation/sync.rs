@@ -126,8 +126,11 @@ impl EngineInstaller<'_> {
         let keys = TrustedKeys::parse(&settings.plugins.trusted_keys)?;
         let folders = self.folders(&settings)?;
         let held = LockFile::acquire(self.config)?;
-        let Some(before) = held.load()? else {
-            return Err(InstallationError::NoLock { lock: held.path().to_owned() });
+        let before = match held.load()? {
+            Some(before) => before,
+            // The caller reports each engine of the config that has no pin.
+            None if locked => return Ok(EngineSyncReport::default()),
+            None => return Err(InstallationError::NoLock { lock: held.path().to_owned() }),
         };
         let mut report = EngineSyncReport::default();
         let run = EngineSync { installer: self, settings: &settings, keys, folders, locked };

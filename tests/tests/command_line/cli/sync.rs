@@ -204,6 +204,13 @@ fn paths_of_earlier_versions_become_relative() {
 }
 
 #[test]
+fn a_checkout_without_a_lock_file_is_not_in_order() {
+    let (code, text) = Place::with("").run(&["sync"]);
+    assert_eq!(code, Some(2), "{text}");
+    assert!(text.contains("ctxhost.lock does not exist"), "{text}");
+}
+
+#[test]
 fn a_locked_command_loads_what_the_lock_pins_and_nothing_else() {
     let place = Place::with("[plugins.entries.chaos]\npath = \"libchaos.so\"\n");
     place.engine("libchaos.so", b"");
