@@ -140,7 +140,8 @@ pub enum SlotError {
     /// The slot names engines that do not form a chain.
     #[error("a chain of engines {0}")]
     Chain(#[from] ChainSpecError),
-    /// An answer that the caller has to handle: the window is too small, or the pinned entries do not fit.
+    /// An answer that the caller has to handle: the window is too small, the pinned entries do not
+    /// fit, the call was cancelled.
     #[error("{error}")]
     Answer {
         /// The engine's answer.
@@ -169,9 +170,8 @@ impl SlotError {
 }
 
 /// Whether the caller has to handle an error, which is not the engine's fault.
-// The host cancels a call by dropping it, so an engine that answers `Cancelled` is at fault.
 pub(super) fn is_caller_error(kind: ErrorKind) -> bool {
-    matches!(kind, ErrorKind::WindowTooSmall | ErrorKind::CannotFit)
+    matches!(kind, ErrorKind::WindowTooSmall | ErrorKind::CannotFit | ErrorKind::Cancelled)
 }
 
 /// Whether a call whose error goes to the caller (a compaction, the start of a sub-agent) failed by the
