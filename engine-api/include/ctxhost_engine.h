@@ -64,7 +64,7 @@ typedef uint32_t ctxhost_status;
 #define CTXHOST_E_UNSUPPORTED 4u      /* not implemented; the host uses its default */
 #define CTXHOST_E_CANNOT_FIT 5u       /* the pinned entries exceed the budget */
 #define CTXHOST_E_PANICKED 100u
-#define CTXHOST_E_CANCELLED 101u      /* the host cancelled the call; a failure if it did not */
+#define CTXHOST_E_CANCELLED 101u      /* the call was cancelled; not a failure */
 #define CTXHOST_E_DEADLINE 102u
 #define CTXHOST_E_DEAD 103u           /* after dispose */
 #define CTXHOST_E_PROTOCOL 104u       /* the other side sent invalid data */

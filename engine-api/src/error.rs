@@ -104,7 +104,7 @@ error_kinds! {
     CannotFit = 5,
     /// A panic was caught. The engine is quarantined.
     Panicked = 100,
-    /// The host cancelled the call. An engine that answers so without that failed.
+    /// The call was cancelled. Not a failure: where the host did not, the bundled engine answers.
     Cancelled = 101,
     /// The call exceeded its time limit.
     Deadline = 102,
