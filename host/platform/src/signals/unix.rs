@@ -51,9 +51,10 @@ impl Signals {
     }
 }
 
-/// Listens for a signal; `None` if this process ignores it. Listening would end that, also for `nohup`.
+/// Listens for a signal; `None` for a hang-up that this process ignores, as `nohup` wants. Shells ignore interrupts for what they
+/// start in the background, and one that is sent there is meant.
 fn listen_unless_ignored(kind: Signal) -> io::Result<Option<Arriving>> {
-    if is_ignored(kind) {
+    if kind == Signal::SIGHUP && is_ignored(kind) {
         return Ok(None);
     }
     signal(SignalKind::from_raw(kind as i32)).map(Some)
