@@ -31,7 +31,7 @@ impl ShutdownSignals {
 }
 
 /// From now on a request to end and a closed terminal kill the groups in [`crate::processes::RUNNING_GROUPS`] before they end this
-/// process; by default the system would leave the groups running. A signal that was ignored at the start stays ignored.
+/// process; by default the system would leave the groups running. A hang-up that was ignored at the start stays ignored.
 ///
 /// # Errors
 ///

@@ -18,6 +18,11 @@ use ctxhost_session::{RecordBody, SessionError};
 /// The custom type of the messages about incomplete answers.
 const MESSAGE_TYPE: &str = "ctxhost.incomplete_answer";
 
+/// Bytes of an interrupted answer that are kept; models write much less, and a server may never end.
+const MOST_TEXT_BYTES: usize = 1 << 20;
+/// Calls of an answer that are named.
+const MOST_TOOLS: usize = 64;
+
 /// What of an answer has arrived.
 #[derive(Debug, Default)]
 pub(super) struct ReceivedParts {
@@ -29,7 +34,11 @@ pub(super) struct ReceivedParts {
 impl ReceivedParts {
     pub(super) fn add(&mut self, part: &StreamPart<'_>) {
         match part {
-            StreamPart::Text(text) => self.text.push_str(text),
+            StreamPart::Text(text) => {
+                let room = MOST_TEXT_BYTES.saturating_sub(self.text.len());
+                self.text.push_str(text.get(..text.floor_char_boundary(room)).unwrap_or_default());
+            }
+            StreamPart::ToolCall { .. } if self.tools.len() >= MOST_TOOLS => {}
             StreamPart::ToolCall { name } => self.tools.push((*name).to_owned()),
             // Its signature comes last, and it cannot be sent back without one.
             StreamPart::Thinking(_) => {}
