@@ -39,7 +39,7 @@ pub enum InstallationError {
         "`legacy` is the bundled fallback engine and cannot be replaced; give the engine another id"
     )]
     Legacy,
-    /// There is no lock file.
+    /// The lock file does not exist.
     #[error("{} does not exist; `ctxhost install LIBRARY` writes it, and it belongs to the project's files", lock.display())]
     NoLock { lock: PathBuf },
     /// The engine is not installed.

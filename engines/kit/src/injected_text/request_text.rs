@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use ctxhost_engine_api::{ContentBlock, Entry, Message};
 
-use super::{REFERENCED_FILES, REFERENCED_FILES_END, may_have_injected, user_text};
+use super::patterns::{REFERENCED_FILES, REFERENCED_FILES_END};
+use super::{may_have_injected, user_text};
 
 /// The text of an entry; of a user message without what its client inserted.
 pub fn request_text<'e>(entry: &Entry<'e>) -> Cow<'e, str> {

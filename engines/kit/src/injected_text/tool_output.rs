@@ -1,6 +1,6 @@
 //! Recognizes tool results that clients with a text protocol send as text of the user.
 
-use super::CODE;
+use super::patterns::CODE;
 
 /// A form of tool results in user text.
 #[derive(Clone, Copy, Debug)]

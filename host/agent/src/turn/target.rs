@@ -29,7 +29,7 @@ impl AgentTurn {
         let target = Target {
             window_tokens: self.state.models.agent_window_tokens(&model),
             model,
-            // Local servers may run with a few hundred tokens, but without room for an answer it is no window.
+            // Local servers may run with a few hundred tokens, but a window without room for an answer is a mistake.
             min_window_tokens: MIN_OUTPUT_TOKENS,
             overhead_tokens: tokens::estimate(&self.system_prompt())
                 + tokens::estimate(&tools_json),
