@@ -47,16 +47,22 @@ pub struct SizedRequest {
 impl SizedRequest {
     /// A user message as a request.
     pub fn new(entry: &Entry<'_>) -> SizedRequest {
-        let tokens = entry.tokens();
-        let text_tokens = tokens::estimate(&text_of_request(entry)).min(tokens);
         let own = request_text(entry);
+        let is_rule = entry.is_instruction() || find_rules(&own).next().is_some();
+        SizedRequest::from_text(entry, &own, is_rule)
+    }
+
+    /// A user message of which its user wrote `own`.
+    fn from_text(entry: &Entry<'_>, own: &str, is_rule: bool) -> SizedRequest {
+        let tokens = entry.tokens();
+        let text_tokens = tokens::estimate(&with_files(entry, own.into())).min(tokens);
         SizedRequest {
             seq: entry.seq(),
             tokens,
             text_tokens,
             least_tokens: text_tokens.min(LEAST_EXCERPT_TOKENS),
-            is_rule: entry.is_instruction() || find_rules(&own).next().is_some(),
-            states_fact: states_fact(&own),
+            is_rule,
+            states_fact: states_fact(own),
             is_repeated: false,
         }
     }
@@ -64,16 +70,19 @@ impl SizedRequest {
 
 /// The text of a request as its user wrote it, with a placeholder for its images and files.
 pub fn text_of_request(entry: &Entry<'_>) -> String {
-    let text = request_text(entry);
-    let text = if entry.has(Flags::IMAGES) {
+    with_files(entry, request_text(entry)).into_owned()
+}
+
+/// The text of an entry with a placeholder for its images and files.
+fn with_files<'t>(entry: &Entry<'_>, text: Cow<'t, str>) -> Cow<'t, str> {
+    if entry.has(Flags::IMAGES) {
         with_placeholder(text, IMAGE)
     } else if entry.tokens() >= tokens::estimate(entry.text()) + tokens::IMAGE_TOKENS {
         // A block of a provider's own; it costs as much as an image at least.
         with_placeholder(text, FILE)
     } else {
         text
-    };
-    text.into_owned()
+    }
 }
 
 /// How a chosen request is shown.
@@ -232,13 +241,14 @@ impl RequestList {
         if antecedent.is_none() && !is_request(entry) && !entry.is_instruction() {
             return;
         }
-        let mut request = SizedRequest::new(entry);
-        request.is_rule |= self.subjects.read_message(&request_text(entry));
+        let own = request_text(entry);
+        let is_rule = self.subjects.read_message(&own) || entry.is_instruction();
+        let mut request = SizedRequest::from_text(entry, &own, is_rule);
         let Some(antecedent) = antecedent else {
             self.requests.push(request);
-            return self.wordings.add(&request_text(entry));
+            return self.wordings.add(&own);
         };
-        let text = antecedent.append_to(&request_text(entry));
+        let text = antecedent.append_to(&own);
         let more_tokens = tokens::estimate(&text).saturating_sub(request.text_tokens);
         request.tokens += more_tokens;
         request.text_tokens += more_tokens;
