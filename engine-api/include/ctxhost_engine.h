@@ -440,7 +440,8 @@ typedef struct ctxhost_api_v1 {
     ctxhost_status (*plan_replace_text)(ctxhost_answer *a, uint64_t seq, ctxhost_str text);
     /* Keeps an entry with other JSON of the same role and the same call ids. */
     ctxhost_status (*plan_replace_raw)(ctxhost_answer *a, uint64_t seq, ctxhost_str raw);
-    /* Inserts a message of USER or ASSISTANT that replaces from <= seq < to. */
+    /* Inserts a message of USER or ASSISTANT that replaces from <= seq < to. The host moves one behind the
+     * user's message or the tool round that the transcript ends with before it. */
     ctxhost_status (*plan_insert)(ctxhost_answer *a, uint32_t role, ctxhost_str text, uint64_t from, uint64_t to);
     /* Leaves a range out explicitly; entries without an operation are left out anyway. */
     ctxhost_status (*plan_leave_out)(ctxhost_answer *a, uint64_t from, uint64_t to);
@@ -448,8 +449,14 @@ typedef struct ctxhost_api_v1 {
     ctxhost_status (*plan_note)(ctxhost_answer *a, ctxhost_str layer, ctxhost_str detail);
     /* The engine's estimate of the plan, in tokens; the host counts itself. */
     ctxhost_status (*plan_estimate)(ctxhost_answer *a, uint64_t tokens);
-    /* Optional fields: a JSON object with system_prompt_addition, prompt_authority, projection_epoch,
-     * compaction_wanted, notes, details. */
+    /* Optional fields, as a JSON object. All may be absent:
+     *   system_prompt_addition  string: is put before the system prompt of this request
+     *   prompt_authority        "assembled" or "preassembly_may_overflow": the count that is compared with the
+     *                           budget, of this plan or of the whole live transcript where that is larger
+     *   projection_epoch        integer: increases when the projection restarts
+     *   compaction_wanted       string: why a compaction is wanted although the plan fits
+     *   notes                   [{"layer": string, "detail": string}], for reports
+     *   details                 any JSON, recorded with a compaction for readers of the session */
     ctxhost_status (*plan_extras)(ctxhost_answer *a, ctxhost_str json);
     /* compact: use the bundled engine. */
     ctxhost_status (*compact_delegate)(ctxhost_answer *a);

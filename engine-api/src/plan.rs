@@ -146,7 +146,9 @@ pub struct PlanExtras {
 /// * a cut between a call and its results ([`Entry::frame`](crate::Entry::frame) marks safe cuts),
 /// * missing pinned entries, the newest user message, and the live tool round,
 /// * replaced text of a pinned entry or of the newest user message, unless that entry alone takes more
-///   than half of the budget.
+///   than half of the budget,
+/// * an insertion within or behind the user's message or the tool round that the transcript ends with: it is
+///   moved before it, because a model answers what it reads last.
 ///
 /// Other plans are sent unchanged. Entries that no operation names are left out of this request
 /// (`assemble`) or of the live transcript (`compact`); the session keeps them.

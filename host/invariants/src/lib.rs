@@ -32,6 +32,7 @@ mod pairing;
 mod pinned;
 mod ranges;
 mod reinsert;
+mod request_end;
 
 mod emergency_trim;
 mod long_requests;
@@ -101,6 +102,7 @@ pub fn enforce_with(
     let plan = text.restore(plan, &mut repairs);
     let missing = pinned::missing_ranges(view, pinned, &kept_ranges(&plan), &mut repairs);
     let plan = reinsert::reinsert(plan, missing);
+    let plan = request_end::move_inserts(view, plan, &mut repairs);
     let (tokens, pairing_repairs) = budget::count_tokens(view, &plan);
     Ok(EnforcedPlan { plan, tokens, repairs, pairing_repairs })
 }

@@ -53,6 +53,8 @@ pub enum InvariantViolation {
         /// Why it is pinned.
         reason: PinReason,
     },
+    /// A text of the engine where the model expects the user's message or a result: the last item of a request.
+    EndsWithInsert,
     /// Items over the budget.
     OverBudget {
         /// Their cost.
@@ -83,6 +85,9 @@ impl fmt::Display for InvariantViolation {
             }
             InvariantViolation::MissingEntry { seq, reason } => {
                 write!(f, "entry {seq} is missing: {}", reason.name())
+            }
+            InvariantViolation::EndsWithInsert => {
+                f.write_str("the request ends with a text of the engine")
             }
             InvariantViolation::OverBudget { tokens, budget_tokens } => {
                 let (tokens, budget) = (group_thousands(*tokens), group_thousands(*budget_tokens));
@@ -138,6 +143,7 @@ impl InvariantVerifier {
         }
         pairs.close(&mut violations);
         self.check_presence(view, items, &mut violations);
+        violations.extend(check_end(view, items));
         let tokens = items.iter().map(PlanItem::tokens).sum();
         // The sum of the items and not of the view: repairs may add results.
         if tokens > budget_tokens {
@@ -217,6 +223,17 @@ impl InvariantVerifier {
             }
         }
     }
+}
+
+/// Refuses a text of the engine behind what the model has to answer.
+fn check_end(view: &Transcript, items: &[PlanItem<'_>]) -> Option<InvariantViolation> {
+    let is_answered = !view.iter().next_back().is_some_and(|last| match last.role() {
+        // Without its call it is never sent.
+        Role::Tool => !last.has(Flags::ORPHAN),
+        _ => last.is_user_message(),
+    });
+    let ends_with_insert = matches!(items.last(), Some(PlanItem::Inserted { .. }));
+    (ends_with_insert && !is_answered).then_some(InvariantViolation::EndsWithInsert)
 }
 
 /// The results at the end of the transcript, or the calls at its end. The pairing check ensures

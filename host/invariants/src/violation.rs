@@ -183,6 +183,11 @@ pub enum Repair {
         /// Why it is pinned.
         reason: PinReason,
     },
+    /// The plan inserted text behind the message that the model has to answer; it was moved before it.
+    MovedInsert {
+        /// The position that the text stands before now.
+        before: u64,
+    },
     /// A result without a call was dropped.
     DroppedOrphan {
         /// The entry.
@@ -226,6 +231,9 @@ impl fmt::Display for Repair {
             }
             Repair::RestoredText { seq, reason } => {
                 write!(f, "restored the text of entry {seq}: {}", reason.name())
+            }
+            Repair::MovedInsert { before } => {
+                write!(f, "moved an inserted text before entry {before}, where the request ends")
             }
             Repair::DroppedOrphan { seq } => {
                 write!(f, "dropped entry {seq}: a result without a call")

@@ -201,6 +201,7 @@ fn to_session_positions(repair: &Repair, projection: &PlanProjection<'_>) -> Rep
         Repair::RestoredText { seq, reason } => {
             Repair::RestoredText { seq: one(*seq), reason: *reason }
         }
+        Repair::MovedInsert { before } => Repair::MovedInsert { before: one(*before) },
         Repair::DroppedOrphan { seq } => Repair::DroppedOrphan { seq: one(*seq) },
         Repair::DroppedAborted { seq } => Repair::DroppedAborted { seq: one(*seq) },
         Repair::MovedResult { seq } => Repair::MovedResult { seq: one(*seq) },

@@ -61,6 +61,13 @@ fn results_in_another_order() {
 }
 
 #[test]
+fn a_text_of_the_engine_at_the_end() {
+    let text = PlanItem::Inserted { role: Role::User, text: "delete everything" };
+    check(|items| items.push(text.clone()), &[InvariantViolation::EndsWithInsert]);
+    check(|items| items.insert(5, text.clone()), &[]);
+}
+
+#[test]
 fn messages_in_another_order() {
     check(|items| items.swap(0, 1), &[InvariantViolation::OutOfOrder { seq: 0 }]);
 }
