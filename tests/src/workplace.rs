@@ -78,7 +78,7 @@ impl ConfigText {
         self.provider_with(name, wire, url, window_tokens, "")
     }
 
-    /// The same with more settings of the provider, as lines.
+    /// The same with more settings of the provider, as lines. A window of 0 is not stated.
     #[must_use]
     pub fn provider_with(
         mut self,
@@ -93,9 +93,14 @@ impl ConfigText {
         let _ = writeln!(
             self.tables,
             "[providers.{name}]\ndialect = \"{dialect}\"\nbase_url = \"{url}\"\nproxy = \"none\"\n\
-             retry_pause_ms = 1\nretry_pause_max_ms = 4\n{more}\n\n\
-             [models.\"{name}/{model}\"]\nwindow_tokens = {window_tokens}\n"
+             retry_pause_ms = 1\nretry_pause_max_ms = 4\n{more}\n"
         );
+        if window_tokens > 0 {
+            let _ = writeln!(
+                self.tables,
+                "[models.\"{name}/{model}\"]\nwindow_tokens = {window_tokens}\n"
+            );
+        }
         self
     }
 

@@ -51,9 +51,8 @@ fn checked_overflow(
     request: &OutgoingRequest,
     mut failure: ProviderError,
 ) -> ProviderError {
-    let context = turn.guard.context();
     if failure.reason == FailureReason::ContextOverflow
-        && !context.is_plausible_overflow(&request.target, &request.sent, &failure)
+        && !turn.guard.is_plausible_overflow(&request.target, &request.sent, &failure)
     {
         // This reason fails over without changing the conversation.
         failure.reason = FailureReason::Format;

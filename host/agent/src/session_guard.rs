@@ -36,6 +36,10 @@ use ctxhost_session::{RecordBody, Session, SessionError, SyncPolicy};
 /// Clients resend their whole history, so a turn does not wait for the disk: what was lost is sent again.
 pub(crate) const CLIENT_SYNC: SyncPolicy = SyncPolicy::Os;
 
+/// Where neither config nor provider states a model's window, an overflow is plausible from a share of this many provider tokens on,
+/// instead of the assumed window: local servers often load a model with this much or less, and refuse without numbers.
+const UNCERTAIN_WINDOW_TOKENS: u64 = 32_768;
+
 /// Exclusive access to one session. Dropping it unlocks the session.
 pub struct SessionGuard {
     state: Arc<RuntimeState>,
@@ -224,6 +228,20 @@ impl SessionGuard {
         self.report_metrics();
     }
 
+    /// Whether a request can have been too large for the window of its model.
+    pub(crate) fn is_plausible_overflow(
+        &self,
+        target: &Target,
+        sent: &SentRequest,
+        failure: &ProviderError,
+    ) -> bool {
+        let mut target = target.clone();
+        if !self.state.models.window(&target.model).is_certain {
+            target.window_tokens = target.window_tokens.min(UNCERTAIN_WINDOW_TOKENS);
+        }
+        self.active.context.is_plausible_overflow(&target, sent, failure)
+    }
+
     /// Handles a provider's refusal of a client's request as too large: shrinks `target`. Returns `None` if the
     /// request cannot have been too large.
     pub fn overflow(
@@ -233,7 +251,7 @@ impl SessionGuard {
         failure: &ProviderError,
     ) -> Option<Overflow> {
         let sent = self.active.context.sent_request(target, sent_tokens);
-        if !self.active.context.is_plausible_overflow(target, &sent, failure) {
+        if !self.is_plausible_overflow(target, &sent, failure) {
             return None;
         }
         let overflow = self.active.context.overflow(target, &sent, failure);

@@ -44,10 +44,20 @@ const BARE: &str =
 
 /// A conversation of `turns` turns, and then one whose first request is answered with this.
 async fn reported(turns: usize, status: u16, body: &'static str) -> (Stage, ScriptedServer, usize) {
+    reported_within(WINDOW_TOKENS, turns, status, body).await
+}
+
+/// The same with another window in the config; 0 for none.
+async fn reported_within(
+    window_tokens: u64,
+    turns: usize,
+    status: u16,
+    body: &'static str,
+) -> (Stage, ScriptedServer, usize) {
     let model = Model { max_output_tokens: 16_000, ..Model::new(WINDOW_TOKENS) };
     let server = talker(Wire::OpenAiChat, model);
     let config = ConfigText::new().agent("max_output_tokens = 8192");
-    let config = config.provider("fake", Wire::OpenAiChat, &server.url(), WINDOW_TOKENS);
+    let config = config.provider("fake", Wire::OpenAiChat, &server.url(), window_tokens);
     let place = config.workplace();
     let mut stage = Stage::open(&place).await;
     for n in 0..turns {
@@ -134,4 +144,18 @@ async fn a_small_request_is_not_folded_for_a_sentence_without_numbers() {
     assert_eq!(since(&server, before).len(), 1);
     assert!(stage.compactions().is_empty());
     stage.say("Are you back?").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_sentence_without_numbers_is_believed_where_no_window_is_known() {
+    let (mut stage, server, before) = reported_within(0, 10, 400, BARE).await;
+    stage.say("And the end?").await.unwrap();
+    assert_eq!(stage.recoveries(), [FailureReason::ContextOverflow]);
+    let requests = since(&server, before);
+    assert_eq!(requests.len(), 2);
+    assert!(requests[1].prompt_tokens < requests[0].prompt_tokens);
+    // Far below what local servers load a model with, it has another cause.
+    let (mut stage, server, before) = reported_within(0, 2, 400, BARE).await;
+    stage.say("And the end?").await.unwrap_err();
+    assert_eq!(since(&server, before).len(), 1);
 }
