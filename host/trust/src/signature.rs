@@ -108,8 +108,8 @@ impl TrustedKeys {
         let Some((_, key)) = self.keys.iter().find(|(known, _)| *known == id) else {
             return Ok(Signature::UnknownKey(id));
         };
-        // Without legacy signatures, which are of the file itself instead of its hash.
-        match key.verify(image, &signature, false) {
+        // Also of the kind "Ed" (`minisign -l`), which signs the file itself and not its hash: the bytes are in memory.
+        match key.verify(image, &signature, true) {
             Ok(()) => Ok(Signature::Trusted(id)),
             Err(_) => Err(SignatureError::OtherBytes { path, key: id }),
         }

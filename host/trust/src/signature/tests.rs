@@ -70,3 +70,22 @@ fn an_invalid_key_is_named() {
     let error = TrustedKeys::parse(&["RWQ".to_owned()]).unwrap_err().to_string();
     assert!(error.starts_with("\"RWQ\" is not a minisign public key"), "{error}");
 }
+
+/// A signature that `minisign -l` made: of the kind "Ed", over the file itself. From the tests of minisign.
+#[test]
+fn a_legacy_signature_is_verified_on_the_bytes_of_the_file() {
+    const KEY: &str = "RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3";
+    const LEGACY: &str = "untrusted comment: signature from minisign secret key\n\
+         RWQf6LRCGA9i59SLOFxz6NxvASXDJeRtuZykwQepbDEGt87ig1BNpWaVWuNrm73YiIiJbq71Wi+dP9eKL8OC351vwIasSSbXxwA=\n\
+         trusted comment: timestamp:1555779966\tfile:test\n\
+         QtKMXWyYcwdpZAlPF7tE2ENJkRd1ujvKjlj1m9RtHTBnZPa5WKU5uWRs5GoP5M/VqE81QFuMKI5k/SfNQUaOAA==\n";
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("libx.so");
+    std::fs::write(TrustedKeys::signature_path(&file), LEGACY).unwrap();
+    let known = TrustedKeys::parse(&[KEY.to_owned()]).unwrap();
+    assert_eq!(known.check(&file, b"test").unwrap(), Signature::Trusted("E7620F1842B4E81F".into()));
+    for other in [&b"tes"[..], b"Test", b""] {
+        let error = known.check(&file, other).unwrap_err();
+        assert!(matches!(error, SignatureError::OtherBytes { .. }), "{error}");
+    }
+}
