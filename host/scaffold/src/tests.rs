@@ -118,3 +118,19 @@ fn existing_paths_are_not_overwritten() {
     assert!(matches!(refused, Err(ScaffoldError::Exists { .. })));
     assert_eq!(fs::read_to_string(&file).unwrap(), "mine");
 }
+
+/// A clone has the slot, the settings and the pin that the author has.
+#[test]
+fn the_config_and_the_pins_are_committed() {
+    for language in [ScaffoldLanguage::Rust, ScaffoldLanguage::C] {
+        let home = tempfile::tempdir().unwrap();
+        let folder = home.path().join("keep-errors");
+        scaffold(language, version()).write(&folder).unwrap();
+        let ignored = fs::read_to_string(folder.join(".gitignore")).unwrap();
+        for kept in ["ctxhost.toml", "ctxhost.lock"] {
+            assert!(!ignored.contains(kept), "{ignored}");
+        }
+        let readme = fs::read_to_string(folder.join("README.md")).unwrap();
+        assert!(readme.contains("Commit `ctxhost.toml` and `ctxhost.lock`"), "{readme}");
+    }
+}
