@@ -1,6 +1,7 @@
 //! A program with an agent and its own linked engine.
 
 use std::error::Error;
+use std::process::ExitCode;
 
 use ctxhost::{Config, EngineSpec, EventKind, RuntimeBuilder};
 use ctxhost_engine_api::serde_json::{Value, json};
@@ -35,7 +36,18 @@ impl ContextEngine for Newest {
 }
 
 #[tokio::main]
-async fn main() -> std::result::Result<(), Box<dyn Error>> {
+async fn main() -> ExitCode {
+    match run().await {
+        Ok(()) => ExitCode::SUCCESS,
+        // An error returned by `main` would be printed with its Rust types.
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run() -> std::result::Result<(), Box<dyn Error>> {
     let message = std::env::args().nth(1).unwrap_or("What is in this folder?".into());
     let config = Config::load("ctxhost.toml")?;
     let engine = EngineSpec::linked::<Newest>(json!({}));

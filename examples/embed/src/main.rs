@@ -37,12 +37,15 @@ async fn main() -> std::result::Result<(), Box<dyn Error>> {
     let mut context = open_context(&Config::default(), &engine, session)?;
     let target = Target { window_tokens: 8_000, ..Target::default() };
     for number in 1..=500 {
-        let message =
-            json!({ "role": "user", "content": format!("Remember the number {number}.") });
+        let content = format!("The number is {number}. ").repeat(10);
+        let message = json!({ "role": "user", "content": content });
         context.append([RecordBody::from_message(&message)?])?;
+        // A request to the model every hundred messages; after the first they no longer fit.
+        if number % 100 == 0 {
+            let prompt = context.prepare(&target).await?;
+            let (sent, tokens) = (prompt.items().len(), prompt.checked.tokens);
+            println!("{} sends {sent} messages of {number}: {tokens} tokens", prompt.engine);
+        }
     }
-    let prompt = context.prepare(&target).await?;
-    let (kept, all) = (prompt.items().len(), prompt.view.len());
-    println!("{} keeps {kept} of {all} messages: {} tokens", prompt.engine, prompt.checked.tokens);
     Ok(())
 }

@@ -5,6 +5,7 @@
 use std::error::Error;
 use std::io::stdin;
 use std::path::Path;
+use std::process::ExitCode;
 
 use ctxhost::{
     Config, Context, RecordBody, Session, StopReason, Target, TokenUsage, open_context,
@@ -13,7 +14,18 @@ use ctxhost::{
 use serde_json::{Value, json};
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Box<dyn Error>> {
+async fn main() -> ExitCode {
+    match run().await {
+        Ok(()) => ExitCode::SUCCESS,
+        // An error returned by `main` would be printed with its Rust types.
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run() -> Result<(), Box<dyn Error>> {
     // reqwest is built without a TLS provider, so the program installs one.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut arguments = std::env::args().skip(1);

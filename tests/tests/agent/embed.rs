@@ -36,9 +36,26 @@ fn a_context_keeps_what_its_engine_chose_inside_the_window() {
     let output = Command::new(product("embed")).current_dir(place.path()).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert!(said.starts_with("newest keeps ") && said.contains(" of 500 messages"), "{said}");
+    let sent: Vec<(u64, u64)> = said.lines().map(sent_of_all).collect();
+    assert_eq!(sent.first(), Some(&(100, 100)), "a hundred fit: {said}");
+    let (last, all) = *sent.last().unwrap();
+    assert!(all == 500 && last < 100, "the conversation is shortened: {said}");
     let session = ctxhost_tests::workplace::lawful_session(&place.path().join("embed.jsonl"));
     assert_eq!(words(&session).len(), 500);
+}
+
+/// The numbers in `newest sends 28 messages of 500: …`.
+fn sent_of_all(line: &str) -> (u64, u64) {
+    let words: Vec<&str> = line.strip_prefix("newest sends ").unwrap().split(' ').collect();
+    (words[0].parse().unwrap(), words[3].trim_end_matches(':').parse().unwrap())
+}
+
+#[test]
+fn the_http_client_prints_errors_as_sentences() {
+    let output = Command::new(product("http-client")).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(printed, "error: usage: http-client URL MODEL WINDOW_TOKENS\n");
 }
 
 #[test]
