@@ -65,7 +65,7 @@ impl DevArgs {
             },
             project,
             generations: GenerationLog::default(),
-            before: None,
+            last_good: LastGood::default(),
         };
         if self.once {
             let is_sound = dev_loop.run_round(output)?;
@@ -95,8 +95,29 @@ struct DevLoop {
     profile: BuildProfile,
     trial: ReplayTrial,
     generations: GenerationLog,
-    /// Name and run of the previous generation.
-    before: Option<(String, EngineRun)>,
+    last_good: LastGood,
+}
+
+/// Name and run of the last generation that served every request.
+#[derive(Default)]
+struct LastGood(Option<(String, EngineRun)>);
+
+impl LastGood {
+    fn get(&self) -> Option<(&str, &EngineRun)> {
+        self.0.as_ref().map(|(name, run)| (name.as_str(), run))
+    }
+
+    /// Keeps a run for the next comparison and returns `true`, if the engine served every request without an
+    /// invariant violation.
+    fn record(&mut self, name: String, run: &EngineRun) -> bool {
+        // Repairs do not count: a repaired plan was served by this engine.
+        let is_sound = run.totals.fallbacks == 0 && run.totals.violations == 0;
+        // The figures of a failed generation are those of the fallback.
+        if is_sound {
+            self.0 = Some((name, run.clone()));
+        }
+        is_sound
+    }
 }
 
 impl DevLoop {
@@ -127,13 +148,10 @@ impl DevLoop {
             library: &built.library,
             run,
             legacy,
-            before: self.before.as_ref().map(|(name, run)| (name.as_str(), run)),
+            last_good: self.last_good.get(),
         };
         output.print(&render(&comparison, output.style()))?;
-        // Repairs do not count: a repaired plan was served by this engine.
-        let is_sound = run.totals.fallbacks == 0 && run.totals.violations == 0;
-        self.before = Some((name, run.clone()));
-        Ok(is_sound)
+        Ok(self.last_good.record(name, run))
     }
 }
 
@@ -146,5 +164,22 @@ impl From<DevError> for CliError {
             }
             other => CliError::internal(other.to_string()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::sample;
+
+    #[test]
+    fn a_build_is_compared_with_the_last_good_one() {
+        let (good, failed) = (sample::compared(), sample::troubled());
+        let mut last_good = LastGood::default();
+        assert!(!last_good.record("mask@dev.1".into(), &failed.runs[0]));
+        assert!(last_good.get().is_none(), "nothing to compare with");
+        assert!(last_good.record("mask@dev.2".into(), &good.runs[0]));
+        assert!(!last_good.record("mask@dev.3".into(), &failed.runs[0]));
+        assert_eq!(last_good.get().map(|(name, _)| name), Some("mask@dev.2"));
     }
 }

@@ -13,7 +13,7 @@ pub(crate) mod markdown;
 pub(crate) mod quality;
 pub(crate) mod retention;
 #[cfg(test)]
-mod sample;
+pub(crate) mod sample;
 pub(crate) mod sanitize;
 pub(crate) mod style;
 pub(crate) mod verdict;

@@ -1,4 +1,4 @@
-//! Compares a generation of an engine with the bundled engine and the previous generation.
+//! Compares a generation of an engine with the bundled engine and the last good generation.
 
 use std::path::Path;
 
@@ -20,8 +20,8 @@ pub(crate) struct RunComparison<'a> {
     pub(crate) library: &'a Path,
     pub(crate) run: &'a EngineRun,
     pub(crate) legacy: &'a EngineRun,
-    /// The previous generation and its run.
-    pub(crate) before: Option<(&'a str, &'a EngineRun)>,
+    /// The last good generation and its run.
+    pub(crate) last_good: Option<(&'a str, &'a EngineRun)>,
 }
 
 /// A metric of a run.
@@ -67,14 +67,14 @@ fn lowest_retention(run: &EngineRun) -> Option<f64> {
 
 /// The comparison as a table, then the problems.
 pub(crate) fn render(comparison: &RunComparison<'_>, style: TextStyle) -> String {
-    let RunComparison { session, window, name, library, run, legacy, before } = comparison;
+    let RunComparison { session, window, name, library, run, legacy, last_good } = comparison;
     let mut columns =
         vec![GridColumn::left(""), GridColumn::right(name), GridColumn::right("legacy")];
     columns.push(GridColumn::right("vs legacy"));
-    columns.extend(before.map(|(name, _)| GridColumn::right(&format!("vs {name}"))));
+    columns.extend(last_good.map(|(name, _)| GridColumn::right(&format!("vs {name}"))));
     let mut grid = Grid::new(columns);
     for figure in &METRICS {
-        let others = [Some(*legacy), before.map(|(_, run)| run)];
+        let others = [Some(*legacy), last_good.map(|(_, run)| run)];
         let mut cells = vec![figure.name.to_owned(), figure.shown(run), figure.shown(legacy)];
         cells.extend(others.into_iter().flatten().map(|other| figure.difference(run, other)));
         grid.row(cells, Tone::Plain);
@@ -183,7 +183,7 @@ mod tests {
             library: Path::new("target/release/libmask.so"),
             run,
             legacy,
-            before: Some(("mask@dev.1", run)),
+            last_good: Some(("mask@dev.1", run)),
         };
         insta::assert_snapshot!(render(&comparison, TextStyle::default()));
     }

@@ -8,7 +8,7 @@ use ctxhost_retention::{CategoryShare, Shares};
 const BUDGET_TOKENS: u64 = 20_000;
 
 /// A short run with every kind of problem.
-pub(super) fn troubled() -> ReplayReport {
+pub(crate) fn troubled() -> ReplayReport {
     let layers = |pairs: &[(&str, u64)]| -> BTreeMap<String, u64> {
         pairs.iter().map(|(name, entries)| ((*name).to_owned(), *entries)).collect()
     };
@@ -125,7 +125,7 @@ pub(super) fn troubled() -> ReplayReport {
 }
 
 /// A session of 300 requests through three engines, with a sawtooth profile.
-pub(super) fn compared() -> ReplayReport {
+pub(crate) fn compared() -> ReplayReport {
     let engines = [("legacy", 0.92, 6_000), ("mask", 0.62, 9_000), ("window", 0.99, 14_500)];
     let runs = engines.map(|(id, limit, floor_tokens)| walk(id, limit, floor_tokens));
     ReplayReport { session: session(40, 300), window: window(), runs: runs.into() }
