@@ -24,6 +24,8 @@ use crate::tool_result_guard;
 pub(super) const LEAST_SUMMARY_CHARS: u64 = 1_000;
 /// Part of the tail that an earlier request may take where it leaves no room for what is before it.
 const REQUEST_PART: u64 = 4;
+/// Times that a tail is made longer to reach the floor.
+const FLOOR_STEPS: u32 = 4;
 /// Halvings of the tail before only its newest frame is left.
 const TAIL_HALVINGS: u32 = 2;
 
@@ -237,18 +239,28 @@ fn cut_with_floor(
     let cost = |entry: &Entry<'_>| caps.tokens(inputs, entry);
     let shortest = tail::newest_within(inputs.transcript, keep_tokens, cost);
     let cut = at(inputs, ledgers, shortest.clone(), target, None);
-    let ledger_chars: u64 = cut.tasks.iter().map(|task| task.ledger_chars).sum();
-    // The summary itself may turn out short, so it does not count towards the floor.
-    let used_tokens = cut.kept_tokens + ledger_chars / CHARS_PER_TOKEN;
-    let missing = target.floor_tokens.saturating_sub(used_tokens);
+    let missing = target.missing_tokens(&cut);
     if missing == 0 {
         return cut;
     }
-    let longer = tail::lengthen(inputs.transcript, &shortest, keep_tokens + missing, cost);
-    let longer = at(inputs, ledgers, longer, target, None);
     let fits = |cut: &CompactionCut| cut.tokens_after() <= target.target_tokens;
-    if !longer.tasks.is_empty() && fits(&longer) {
-        return longer;
+    let (mut longest, mut tail, mut wanted) = (None, shortest.clone(), keep_tokens + missing);
+    // A frame that does not fit the room can be missing, and a longer tail has a shorter ledger.
+    for _ in 0..FLOOR_STEPS {
+        tail = tail::lengthen(inputs.transcript, &tail, wanted, cost);
+        let longer = at(inputs, ledgers, tail.clone(), target, None);
+        if longer.tasks.is_empty() || !fits(&longer) {
+            break;
+        }
+        let still_missing = target.missing_tokens(&longer);
+        longest = Some(longer);
+        if still_missing == 0 {
+            break;
+        }
+        wanted += still_missing;
+    }
+    if let Some(longest) = longest {
+        return longest;
     }
     if let Some(exchange) = exchange {
         // The answer before the newest request does not fit whole, so it is cut.
@@ -318,6 +330,12 @@ impl CutTarget {
             min_fold_tokens: compaction.min_fold_tokens,
             requests: None,
         }
+    }
+
+    /// What a cut lacks to the floor. The summary itself may turn out short, so only its ledger counts.
+    fn missing_tokens(&self, cut: &CompactionCut) -> u64 {
+        let ledger_chars: u64 = cut.tasks.iter().map(|task| task.ledger_chars).sum();
+        self.floor_tokens.saturating_sub(cut.kept_tokens + ledger_chars / CHARS_PER_TOKEN)
     }
 }
 

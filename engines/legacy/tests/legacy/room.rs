@@ -175,6 +175,33 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// A model may write a short summary, so the kept entries and the ledger alone reach the floor.
+    #[test]
+    fn a_short_summary_leaves_the_floor_in_use(
+        sizes in prop::collection::vec((1usize..1_500, 1usize..5_000), 30..80), budget in 8_000u64..24_000,
+    ) {
+        let mut talk = TranscriptBuilder::new();
+        talk.user("The first task.");
+        for (at, (thought, result)) in sizes.iter().enumerate() {
+            let id = at.to_string();
+            talk.assistant(&"i think ".repeat(thought / 8));
+            let lines: String = (0..*result / 40).map(|line| format!("{line:05} ledger parser window socket 9\n")).collect();
+            talk.calls(&[(&id, "read", "{}")]).result(&id, "read", &lines);
+        }
+        let transcript = talk.transcript();
+        prop_assume!(transcript.total_tokens() > budget);
+        let config = json!({"compaction": {"quality_guard": false}});
+        let host = answering(vec![Ok("short".to_owned())]);
+        let plan = planned(&engine(&host, &config), &transcript, request(budget, 1));
+        let floor = budget * 3 / 10;
+        prop_assert!(plan.estimated_tokens >= floor, "{} of {}", plan.estimated_tokens, floor);
+        prop_assert!(plan.estimated_tokens <= budget * 9 / 10);
+    }
+}
+
 /// The same transcript gives the same bytes after a restart.
 #[test]
 fn a_compaction_is_the_same_after_a_restart() {
