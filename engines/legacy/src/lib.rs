@@ -147,7 +147,7 @@ impl LegacyEngine {
         let mut results = ToolResults::from_transcript(transcript, cap_chars);
         self.decisions.with_session(&request.session, transcript, |decisions| {
             // Pruning first: a result that it has cleared needs no cut.
-            self.pruning.prune(&mut results, transcript, window_tokens, clock, decisions);
+            self.pruning.prune(&mut results, transcript, scope, clock, decisions);
             tool_result_guard::reduce_results(&mut results, transcript, scope, guard, decisions);
         });
         results.into_plan()

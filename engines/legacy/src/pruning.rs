@@ -2,7 +2,8 @@
 //! expired.
 //!
 //! Pruning before that would invalidate the cached prefix. Decisions are stored and replayed in
-//! every later request, whatever the mode. Images of old turns are replaced at once.
+//! every later request, whatever the mode. Images of old turns are replaced, all at once, when the
+//! request is over its budget.
 //!
 //! ```text
 //!  first user message … third-last assistant message … end
@@ -24,6 +25,7 @@ use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use crate::decisions::{PruneLevel, SessionDecisions};
 use crate::results::{Replacement, ToolResults, ToolRow};
 use crate::settings::{CHARS_PER_TOKEN, PruningMode, PruningSettings};
+use crate::tool_result_guard::ReductionScope;
 
 /// Layer name in plan notes.
 pub(crate) const LAYER: &str = "pruning";
@@ -57,8 +59,29 @@ impl PruningLayer {
         })
     }
 
-    /// Replays earlier decisions, and makes new ones if the cache is cold.
+    /// Replays earlier decisions, and makes new ones if the cache is cold or the request is over its
+    /// budget.
     pub(crate) fn prune(
+        &self,
+        results: &mut ToolResults<'_>,
+        transcript: &Transcript,
+        scope: ReductionScope,
+        clock: CacheClock,
+        decisions: &mut SessionDecisions,
+    ) {
+        self.replay(results, transcript, decisions);
+        images::repeat_replacements(results, transcript, decisions);
+        self.prune_expired(results, transcript, scope.window_tokens, clock, decisions);
+        // A new replacement invalidates the cached prefix after it, so it waits until the host would
+        // compact. Then all old images go at once, which frees room for many requests.
+        if self.settings.old_images && results.exceeds(scope.budget_tokens) {
+            let keep_turns = self.settings.keep_image_turns;
+            images::replace_old_images(results, transcript, keep_turns, decisions);
+        }
+    }
+
+    /// Trims and clears results if the cache is cold.
+    fn prune_expired(
         &self,
         results: &mut ToolResults<'_>,
         transcript: &Transcript,
@@ -66,9 +89,6 @@ impl PruningLayer {
         clock: CacheClock,
         decisions: &mut SessionDecisions,
     ) {
-        self.replay(results, transcript, decisions);
-        let keep_turns = self.settings.old_images.then_some(self.settings.keep_image_turns);
-        images::replace_old_images(results, transcript, keep_turns, decisions);
         // A pass changes the prefix, so the cache is warm again from then on.
         let last_touch_ms = clock.last_touch_ms.max(decisions.pruned_at_ms());
         if !self.is_cold(clock.now_ms, clock.last_touch_ms.and(last_touch_ms)) {

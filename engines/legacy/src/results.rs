@@ -91,6 +91,11 @@ impl<'a> ToolResults<'a> {
         whole.saturating_sub(results + asides) + self.result_chars() + asides_now
     }
 
+    /// Whether the whole request is over `budget_tokens`, so that the host would compact.
+    pub(crate) fn exceeds(&self, budget_tokens: u64) -> bool {
+        self.context_chars() > budget_tokens.saturating_mul(CHARS_PER_TOKEN)
+    }
+
     /// Size of an entry in the next request, in tokens.
     pub(crate) fn shown_tokens(&self, entry: &Entry<'_>) -> u64 {
         let seq = entry.seq();

@@ -12,22 +12,43 @@ pub(crate) const LAYER: &str = "old images";
 /// Replaces an image.
 pub(crate) const IMAGE_PROCESSED: &str = "[image data removed - already processed by model]";
 
-/// Replaces images older than the newest `keep_turns` completed turns. A replaced image stays
-/// replaced.
+/// Replaces the images that earlier requests replaced, with the same bytes.
+pub(crate) fn repeat_replacements(
+    results: &mut ToolResults<'_>,
+    transcript: &Transcript,
+    decisions: &mut SessionDecisions,
+) {
+    replace(results, transcript, decisions, |entry, decisions| {
+        decisions.has_dropped_images(entry.id())
+    });
+}
+
+/// Replaces all images older than the newest `keep_turns` completed turns.
 pub(crate) fn replace_old_images(
     results: &mut ToolResults<'_>,
     transcript: &Transcript,
-    keep_turns: Option<usize>,
+    keep_turns: usize,
     decisions: &mut SessionDecisions,
 ) {
-    let cutoff = keep_turns.map_or(0, |turns| oldest_of(transcript, turns));
+    let cutoff = oldest_of(transcript, keep_turns);
+    replace(results, transcript, decisions, |entry, decisions| {
+        entry.seq() < cutoff && !decisions.has_dropped_images(entry.id())
+    });
+}
+
+fn replace(
+    results: &mut ToolResults<'_>,
+    transcript: &Transcript,
+    decisions: &mut SessionDecisions,
+    is_wanted: impl Fn(&Entry<'_>, &SessionDecisions) -> bool,
+) {
     let newest = transcript.newest_user_message().map(|entry| entry.seq());
     // Cloned, because the loop changes `results`.
     for seq in results.image_seqs.clone() {
         let Some(entry) = transcript.get(seq).filter(|entry| may_change(entry, newest)) else {
             continue;
         };
-        if seq >= cutoff && !decisions.has_dropped_images(entry.id()) {
+        if !is_wanted(&entry, decisions) {
             continue;
         }
         let Some(replacement) = without_images(&entry) else { continue };

@@ -20,6 +20,11 @@ fn on() -> PruningSettings {
     PruningSettings { mode: PruningMode::CacheTtl, ..Default::default() }
 }
 
+/// A request within its budget.
+fn in_window(window_tokens: u64) -> ReductionScope {
+    ReductionScope { window_tokens, budget_tokens: u64::MAX / 8, sent_until_ms: None }
+}
+
 /// A round is a request, a call, its result and an answer.
 fn rounds(count: usize, size: usize) -> TranscriptBuilder {
     let mut talk = TranscriptBuilder::new();
@@ -41,7 +46,7 @@ fn run(
     // The recorded cases measure results before any cap.
     let mut results = ToolResults::from_transcript(&transcript, u64::MAX);
     let pruning = PruningLayer::new(settings).unwrap();
-    pruning.prune(&mut results, &transcript, window_tokens, clock, decisions);
+    pruning.prune(&mut results, &transcript, in_window(window_tokens), clock, decisions);
     let text = |shown: Replacement| match shown.body {
         ReplacementBody::Text(text) => text,
         ReplacementBody::Raw(raw) => Message::parse(&raw, "").text(),
@@ -160,7 +165,17 @@ fn shot(call_id: &str) -> NewEntry {
     }
 }
 
+/// The plan of a request that is over its budget.
 fn plan_of(
+    talk: &TranscriptBuilder,
+    settings: &PruningSettings,
+    decisions: &mut SessionDecisions,
+) -> Plan {
+    plan_within(1, talk, settings, decisions)
+}
+
+fn plan_within(
+    budget_tokens: u64,
     talk: &TranscriptBuilder,
     settings: &PruningSettings,
     decisions: &mut SessionDecisions,
@@ -168,7 +183,8 @@ fn plan_of(
     let transcript = talk.transcript();
     let mut results = ToolResults::from_transcript(&transcript, u64::MAX);
     let pruning = PruningLayer::new(settings).unwrap();
-    pruning.prune(&mut results, &transcript, 5_000, cold(), decisions);
+    let scope = ReductionScope { budget_tokens, ..in_window(5_000) };
+    pruning.prune(&mut results, &transcript, scope, cold(), decisions);
     results.into_plan()
 }
 
@@ -210,6 +226,39 @@ fn images_of_the_newest_three_turns_stay() {
     assert!(rewritten(&plan_of(&talk, &no, &mut SessionDecisions::default())).is_empty());
     let one = PruningSettings { keep_image_turns: 1, ..off };
     assert_eq!(rewritten(&plan_of(&talk, &one, &mut SessionDecisions::default())).len(), 8);
+}
+
+#[test]
+fn images_of_a_request_that_fits_stay() {
+    let talk = album(12);
+    let off = PruningSettings::default();
+    let mut decisions = SessionDecisions::default();
+    let tokens = talk.transcript().total_tokens();
+    assert!(rewritten(&plan_within(tokens, &talk, &off, &mut decisions)).is_empty());
+    let over = plan_within(tokens - 1, &talk, &off, &mut decisions);
+    assert_eq!(rewritten(&over).len(), 2 * 9, "all but those of three turns, at once");
+    assert_eq!(over, plan_within(u64::MAX / 8, &talk, &off, &mut decisions), "they stay replaced");
+}
+
+/// Each replacement invalidates the provider's cache after it. A conversation with an image in each
+/// turn replaces them in few steps, as the aggregate rule cuts results.
+#[test]
+fn one_step_makes_room_for_many_requests() {
+    let off = PruningSettings::default();
+    let mut decisions = SessionDecisions::default();
+    let mut shown = Vec::new();
+    let mut steps = Vec::new();
+    for turns in 1..=60 {
+        let plan = plan_within(60_000, &album(turns), &off, &mut decisions);
+        assert!(plan.estimated_tokens <= 60_000, "{}", plan.estimated_tokens);
+        let now = rewritten(&plan);
+        assert_eq!(now[..shown.len()], shown, "replaced images stay replaced");
+        if now.len() > shown.len() {
+            steps.push(turns);
+        }
+        shown = now;
+    }
+    assert_eq!(steps, [15, 27, 39, 51]);
 }
 
 #[test]

@@ -50,8 +50,8 @@ ctxhost_engine_api::settings! {
         pub allow: Vec<String> = Vec::new(), List;
         /// Tools whose results are never pruned, as globs; overrides `allow`.
         pub deny: Vec<String> = Vec::new(), List;
-        /// Whether images of old turns are replaced by a line, in every mode: each costs 2,000
-        /// tokens, and the model has described it.
+        /// Whether images of old turns are replaced by a line, in every mode, all at once when a
+        /// request is over its budget: each costs 2,000 tokens, and the model has described it.
         pub old_images: bool = true, Flag;
         /// Newest completed turns whose images stay.
         pub keep_image_turns: usize = 3, Whole(0), "turns";

@@ -109,6 +109,23 @@ fn what_the_aggregate_rule_has_cut_survives_too() {
 }
 
 #[test]
+fn replaced_images_stay_replaced_after_a_restart() {
+    let mut talk = TranscriptBuilder::new();
+    for _ in 0..8 {
+        talk.image("look").assistant("I see");
+    }
+    let transcript = talk.transcript();
+    let within = |budget| AssembleRequest { budget, ..request("s", 1) };
+    let host = offline();
+    let roomy = assemble(&engine(&host, &json!({})), &transcript, within(60_000)).unwrap();
+    assert_eq!(roomy.ops.len(), 1, "a request that fits is unchanged: {:?}", roomy.ops);
+    let tight = assemble(&engine(&host, &json!({})), &transcript, within(12_000)).unwrap();
+    assert!(tight.estimated_tokens < 8_000, "{}", tight.estimated_tokens);
+    let again = assemble(&engine(&host, &json!({})), &transcript, within(60_000)).unwrap();
+    assert_eq!(again, tight);
+}
+
+#[test]
 fn a_store_that_fails_is_logged_and_fails_nothing() {
     let host = cold_host();
     let before = first_plan(&host);
