@@ -48,13 +48,17 @@ pub(crate) fn reduce_results(
     decisions: &mut SessionDecisions,
 ) {
     let caps = WindowCaps::for_window(scope.window_tokens, settings);
+    let trailing_from = results.trailing_from;
     for row in results.rows.iter_mut().filter(|row| !is_pruned(row)) {
         let Some(entry) = transcript.get(row.seq) else { continue };
         let stored_limit = decisions.reduced_limit(entry.id());
         let original = OriginalLocation::find(&entry, decisions);
         let cap_chars = stored_limit.unwrap_or_else(|| caps.cap_for(&original, settings));
-        // A cut to a small fraction would look like the output and mislead the model.
-        if text_tokens(&entry) > caps.clear_over_tokens || stored_limit == Some(ELIDED) {
+        // A cut to a small fraction would look like the output and mislead the model later. Before its
+        // answer, it would repeat a call whose result it cannot read at all.
+        let is_answered = row.seq < trailing_from;
+        let is_cleared = is_answered && text_tokens(&entry) > caps.clear_over_tokens;
+        if is_cleared || stored_limit == Some(ELIDED) {
             row.replace(cleared_marker(&entry, &original));
         } else if let Some(replacement) = cut(&entry, row, cap_chars, settings, &original) {
             row.replace(replacement);
@@ -65,13 +69,11 @@ pub(crate) fn reduce_results(
     let rule = AggregateRule { caps: &caps, settings, sent_until_ms: sent };
     apply_aggregate_rule(results, transcript, rule, decisions);
     // Keeping the cached prefix is pointless here: a compaction would lose it anyway.
-    if sent.is_some()
-        && results.context_chars() > scope.budget_tokens.saturating_mul(CHARS_PER_TOKEN)
-    {
+    if sent.is_some() && results.exceeds(scope.budget_tokens) {
         let all = AggregateRule { caps: &caps, settings, sent_until_ms: None };
         apply_aggregate_rule(results, transcript, all, decisions);
     }
-    if results.context_chars() > scope.budget_tokens.saturating_mul(CHARS_PER_TOKEN) {
+    if results.exceeds(scope.budget_tokens) {
         cut_live_round(results, transcript, scope, settings, decisions);
     }
 }

@@ -21,7 +21,8 @@ ctxhost_engine_api::settings! {
         pub large_window_tokens: u64 = 200_000, Whole(0), "tokens";
         /// Minimum head of a text before an important tail gets room.
         pub min_keep_chars: u64 = 2_000, Whole(0), "weighted characters";
-        /// A result above this share of the window is cleared: a cut to a tenth would mislead.
+        /// A result above this share of the window is cleared once the model has answered it: a cut
+        /// to a tenth would mislead later. Until then it is cut to the cap of one result.
         pub clear_share: f64 = 0.5, Share, "share";
         /// Share of the window for all results together: the other half is the conversation.
         pub aggregate_share: f64 = 0.5, Share, "share";

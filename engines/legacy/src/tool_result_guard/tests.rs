@@ -107,10 +107,20 @@ fn case_22_a_result_that_fits_stays() {
 }
 
 #[test]
-fn over_half_of_the_window_is_cleared() {
-    let plan = assembled(&rounds(&[140_000]), 64_000, &mut SessionDecisions::default());
-    let text = replaced(&plan)[0].1;
+fn over_half_of_the_window_is_cleared_once_it_is_answered() {
+    let mut decisions = SessionDecisions::default();
+    let mut talk = rounds(&[140_000]);
+    let unread = assembled(&talk, 64_000, &mut decisions);
+    let text = replaced(&unread)[0].1;
+    assert_eq!(weighted_chars(text), 16_000, "the model reads a head");
+    assert!(text.starts_with("xxx") && text.contains(TRUNCATED) && text.contains("00000002"));
+    talk.assistant("done");
+    let answered = assembled(&talk, 64_000, &mut decisions);
+    let text = replaced(&answered)[0].1;
     assert!(text.starts_with(CLEARED) && text.contains("entry 00000002"), "{text}");
+    talk.user("go on").assistant("sure");
+    let later = assembled(&talk, 64_000, &mut decisions);
+    assert_eq!(replaced(&later), replaced(&answered), "the same bytes");
 }
 
 #[test]
