@@ -14,6 +14,7 @@ use serde_json::Value;
 use super::fault::{CaseVerdict, CheckFault};
 use super::harness::CaseHarness;
 use super::history::HistoryCut;
+use super::session::CREATE;
 use super::settings::{CHILD_BYTES, CHILD_FILE_BYTES};
 use super::trace::{CallTrace, TraceRecord};
 use super::{CheckError, CheckGroup, cannot};
@@ -32,6 +33,8 @@ pub(super) const CONFINEMENT_FILE: &str = "confinement.json";
 pub(super) const WORK_DIR: &str = "yard/a/b/c/d/e/f";
 /// The root of the working folder, below which the engine may write.
 pub(super) const WORK_DIR_TOP: &str = "yard";
+/// The first call in the trace, in which the constructors of the library run.
+pub(super) const LIBRARY_LOAD: &str = "the load of the library";
 /// The folder of the private copies of the library.
 const COPIES: &str = "copies";
 
@@ -82,7 +85,7 @@ pub fn serve(folder: &Path) -> Result<(), CheckError> {
     watch(&trace, &job, &verdicts)?;
 
     // The constructors of the library may hang or abort, too.
-    let scope = trace.start_call("the load of the library");
+    let scope = trace.start_call(LIBRARY_LOAD);
     let factory = copy.load();
     drop(scope);
     let factory = match factory {
@@ -154,24 +157,45 @@ fn write_unloaded(verdicts: &File, error: &LoadError) -> Result<(), CheckError> 
 fn watch(trace: &Arc<CallTrace>, job: &ChildJob, verdicts: &Arc<File>) -> Result<(), CheckError> {
     let verdicts = verdicts.clone();
     let late = move |record: TraceRecord, limit: Duration| {
-        let (TraceRecord { case, call, service }, limit_ms) = (record, limit.as_millis());
-        let message = match service.as_str() {
-            "" => format!("the engine did not return from {call} within {limit_ms} ms"),
-            service => format!(
+        let case = record.case;
+        let outcome = Err(describe_hang(&record, limit));
+        let _ = write(&verdicts, &CaseVerdict { case, outcome });
+        // The call cannot be stopped from outside, so the process ends. Not by `exit`: it runs the destructors of
+        // libraries and waits for the lock of the loader, which a constructor that blocks holds.
+        std::process::abort();
+    };
+    let limit = Duration::from_millis(job.call_limit_ms);
+    trace.watch(limit, late, || std::process::abort()).map_err(cannot("watch a child"))
+}
+
+/// The fault of a call that exceeded its time limit.
+fn describe_hang(record: &TraceRecord, limit: Duration) -> CheckFault {
+    let (TraceRecord { case, call, service }, limit_ms) = (record, limit.as_millis());
+    match (call.as_str(), service.as_str()) {
+        // Before the first case: a library that cannot be loaded.
+        (LIBRARY_LOAD, _) if *case == 0 => CheckFault::new(
+            CheckFault::HANG,
+            format!(
+                "{LIBRARY_LOAD} did not end within {limit_ms} ms, the time limit of a call: a \
+                 constructor of the library blocks"
+            ),
+        ),
+        (CREATE, "") => CheckFault::new(
+            CheckFault::CREATE_HANG,
+            format!("the engine did not return from {CREATE} within {limit_ms} ms"),
+        ),
+        (call, "") => CheckFault::new(
+            CheckFault::HANG,
+            format!("the engine did not return from {call} within {limit_ms} ms"),
+        ),
+        (call, service) => CheckFault::new(
+            CheckFault::HANG,
+            format!(
                 "the engine held its thread in {call} while the host had not answered {service}, for \
                  {limit_ms} ms: a call that blocks like this cannot be cancelled"
             ),
-        };
-        let _ = write(
-            &verdicts,
-            &CaseVerdict { case, outcome: Err(CheckFault::new(CheckFault::HANG, message)) },
-        );
-        // The call cannot be stopped from outside, so the process ends. Code 0: the verdict has the
-        // reason.
-        std::process::exit(0);
-    };
-    let limit = Duration::from_millis(job.call_limit_ms);
-    trace.watch(limit, late, || std::process::exit(0)).map_err(cannot("watch a child"))
+        ),
+    }
 }
 
 fn write(mut verdicts: &File, verdict: &CaseVerdict) -> Result<(), CheckError> {

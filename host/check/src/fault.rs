@@ -19,15 +19,22 @@ impl CheckFault {
 
     /// A call did not return.
     pub(super) const HANG: &str = "hang";
+    /// `create` did not return, although the host had answered all it was asked: no other case can run.
+    pub(super) const CREATE_HANG: &str = "create-hang";
     /// The process died.
     pub(super) const DEATH: &str = "death";
     /// The library could not be loaded.
     pub(super) const LOAD: &str = "load";
 
+    /// Whether the child ended itself after it wrote this verdict, without the remaining cases.
+    pub(super) fn ends_child(&self) -> bool {
+        self.is_costly() || self.rule == CheckFault::LOAD
+    }
+
     /// Whether another occurrence would take the whole time limit of a call.
     pub(super) fn is_costly(&self) -> bool {
         // A hang takes the time limit of a call on every attempt.
-        self.rule == CheckFault::HANG
+        [CheckFault::HANG, CheckFault::CREATE_HANG].contains(&&*self.rule)
     }
 }
 

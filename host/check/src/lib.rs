@@ -103,6 +103,18 @@ pub enum CheckError {
         /// The system error.
         source: std::io::Error,
     },
+    /// The library ended its process, or blocked it, while it was loaded.
+    #[error("{reason}")]
+    LoadDied {
+        /// What happened.
+        reason: String,
+    },
+    /// A child died before it loaded the library.
+    #[error("the child process of the check died before it loaded the library: {reason}")]
+    ChildDied {
+        /// How, with the first line of its standard error.
+        reason: String,
+    },
     /// The communication with a child failed.
     #[error("the child process of the suite failed: {reason}")]
     BadJob {

@@ -7,7 +7,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use ctxhost_engine::Confinement;
-use ctxhost_platform::processes::{abort_signal, signal_of};
+use ctxhost_platform::processes::{abort_signal, signal_name, signal_of};
 
 use super::child::{CONFINEMENT_FILE, ChildJob, JOB_FILE, VERDICTS_FILE, WORK_DIR};
 use super::fault::{CaseVerdict, CheckFault};
@@ -20,6 +20,12 @@ const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// The variables of the environment that a child gets: no keys of the user, which are in other variables.
 const INHERITED: [&str; 5] = ["PATH", "LANG", "LC_ALL", "TZ", "SystemRoot"];
+
+/// The standard error of a child.
+const STDERR_FILE: &str = "stderr";
+
+/// The signal that no process handles; the kernel sends it where memory runs out.
+const KILLED: &str = "SIGKILL";
 
 /// The most that is read of a file of a child, in bytes; verdicts of all cases have less than a megabyte.
 const MAX_FILE_BYTES: u64 = 16 << 20;
@@ -39,21 +45,28 @@ pub(super) fn run(suite: &ConformanceSuite, job: &ChildJob) -> Result<ChildExit,
     let folder = tempfile::Builder::new().prefix("ctxhost-check-").tempdir();
     let folder = folder.map_err(cannot("make the folder of a child"))?;
     // Opened before the library is: it could replace the files by others, such as pipes.
-    let [verdicts, trace, confinement] =
-        [VERDICTS_FILE, TRACE_FILE, CONFINEMENT_FILE].map(|name| {
-            File::options().read(true).write(true).create_new(true).open(folder.path().join(name))
-        });
-    let verdicts = verdicts.map_err(cannot("make a file for a child"))?;
-    let trace = trace.map_err(cannot("make a file for a child"))?;
-    let confinement = confinement.map_err(cannot("make a file for a child"))?;
+    let create = |name: &str| {
+        let path = folder.path().join(name);
+        let file = File::options().read(true).write(true).create_new(true).open(path);
+        file.map_err(cannot("make a file for a child"))
+    };
+    let (verdicts, trace) = (create(VERDICTS_FILE)?, create(TRACE_FILE)?);
+    let (confinement, errors) = (create(CONFINEMENT_FILE)?, create(STDERR_FILE)?);
     let status = run_child(suite, job, folder.path())?;
     let text = read_start(&verdicts);
     let verdicts: Vec<CaseVerdict> =
         text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     let death = match status {
-        Some(status) if status.success() && has_finished(&verdicts, job) => None,
+        // The watchdog aborts a child, after it has written why.
+        _ if has_ended_itself(&verdicts) => None,
+        Some(status) if status.success() && verdicts.len() >= job.cases.len() => None,
         _ => {
             let record = TraceRecord::parse(&read_start(&trace));
+            if record == TraceRecord::default() {
+                // No code of the engine ran, so it cannot be the cause.
+                let reason = describe_early_end(status, &read_start(&errors));
+                return Err(CheckError::ChildDied { reason });
+            }
             // One that had to be killed takes its time limit again in every case.
             let rule = if status.is_none() { CheckFault::HANG } else { CheckFault::DEATH };
             let fault = CheckFault::new(rule, describe_death(status, &record));
@@ -73,13 +86,10 @@ fn read_start(file: &File) -> String {
     }
 }
 
-/// Whether a child finished its job. An engine may also end the process with exit code 0.
-fn has_finished(verdicts: &[CaseVerdict], job: &ChildJob) -> bool {
-    let stopped = verdicts.iter().filter_map(|verdict| verdict.outcome.as_ref().err());
-    let stopped = stopped
-        .into_iter()
-        .any(|fault| [CheckFault::HANG, CheckFault::LOAD].contains(&&*fault.rule));
-    stopped || verdicts.len() >= job.cases.len()
+/// Whether a child ended itself and wrote why. An engine may also end the process, with any exit code.
+fn has_ended_itself(verdicts: &[CaseVerdict]) -> bool {
+    let faults = verdicts.iter().filter_map(|verdict| verdict.outcome.as_ref().err());
+    faults.into_iter().any(CheckFault::ends_child)
 }
 
 /// Starts a child and waits for it; `None` if it was killed at its time limit.
@@ -92,7 +102,8 @@ fn run_child(
     fs::write(folder.join(JOB_FILE), text).map_err(cannot("write the job of a child"))?;
     let yard = folder.join(WORK_DIR);
     fs::create_dir_all(&yard).map_err(cannot("make the folder of a child"))?;
-    let errors = File::create(folder.join("stderr")).map_err(cannot("make a file for a child"))?;
+    let errors = File::options().append(true).open(folder.join(STDERR_FILE));
+    let errors = errors.map_err(cannot("open a file for a child"))?;
     let child = Command::new(&suite.program)
         .args(&suite.arguments)
         .arg(folder)
@@ -137,8 +148,17 @@ fn describe_death(status: Option<ExitStatus>, record: &TraceRecord) -> String {
     let Some(status) = status else {
         return format!("the engine blocked its process {at} until it was killed; host unaffected");
     };
+    let signal = signal_of(status);
+    if signal.and_then(signal_name) == Some(KILLED) {
+        // Not by the engine's own code: what sent it is not known here.
+        return format!(
+            "the process was killed {at} (signal {}), by the system for lack of memory or by another \
+             process; host unaffected",
+            signal.unwrap_or_default()
+        );
+    }
     // A signal has no exit code.
-    match (signal_of(status), status.code()) {
+    match (signal, status.code()) {
         (Some(signal), _) => format!(
             "engine {} the process {at} (signal {signal}); host unaffected",
             if Some(signal) == abort_signal() { "aborted" } else { "crashed" }
@@ -147,6 +167,16 @@ fn describe_death(status: Option<ExitStatus>, record: &TraceRecord) -> String {
             format!("engine ended the process {at} (exit code {code}); host unaffected")
         }
         (None, None) => format!("the process died {at}; host unaffected"),
+    }
+}
+
+/// Describes how a child ended before it began to load the library.
+fn describe_early_end(status: Option<ExitStatus>, errors: &str) -> String {
+    let how =
+        status.map_or_else(|| "it was killed at its time limit".to_owned(), |s| s.to_string());
+    match errors.lines().find(|line| !line.trim().is_empty()) {
+        Some(line) => format!("{how}: {}", line.trim().trim_start_matches("error: ")),
+        None => how,
     }
 }
 
@@ -182,7 +212,19 @@ mod tests {
             crash,
             "engine crashed the process between two calls (signal 11); host unaffected"
         );
+        let killed = describe_death(Some(ExitStatus::from_raw(9)), &record);
+        assert!(killed.starts_with("the process was killed in compact (signal 9), by"), "{killed}");
         let exit = describe_death(Some(ExitStatus::from_raw(7 << 8)), &record);
         assert!(exit.contains("ended the process in compact (exit code 7)"), "{exit}");
+    }
+
+    #[test]
+    fn an_end_before_the_load_is_shown_with_the_child_s_own_words() {
+        let failed = Some(ExitStatus::from_raw(1 << 8));
+        assert_eq!(
+            describe_early_end(failed, "\nerror: cannot write verdicts: no space\nmore\n"),
+            "exit status: 1: cannot write verdicts: no space"
+        );
+        assert_eq!(describe_early_end(None, ""), "it was killed at its time limit");
     }
 }

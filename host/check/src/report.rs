@@ -34,6 +34,9 @@ pub struct CheckReport {
     pub confinement: Confinement,
     /// Whether all cases of all groups ran.
     pub complete: bool,
+    /// Why the remaining groups did not run; empty if they did.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub stopped: String,
     /// Whether nothing failed.
     pub conformant: bool,
     /// The number of checks.
@@ -274,6 +277,7 @@ mod tests {
             config: serde_json::json!({}),
             confinement: Confinement::default(),
             complete: true,
+            stopped: String::new(),
             conformant: true,
             checks: 24,
             failed: 0,

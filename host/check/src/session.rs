@@ -27,6 +27,9 @@ const RESERVE_TOKENS: u64 = 20_000;
 /// The time in requests, in milliseconds since 1970.
 const NOW_MS: i64 = 1_767_225_600_000;
 
+/// The name of the call that creates the engine.
+pub(super) const CREATE: &str = "create";
+
 /// The result of a call: the outer error is a fault, the inner one a valid reply.
 pub(super) type CallAnswer<T> = Result<Result<T, EngineError>, CheckFault>;
 
@@ -47,7 +50,7 @@ impl CheckSession {
         host: FaultyHost,
         session: &str,
     ) -> Result<CheckSession, CheckFault> {
-        let scope = harness.trace.start_call("create");
+        let scope = harness.trace.start_call(CREATE);
         let created = harness.factory.create(Arc::new(host.clone()), harness.config);
         drop(scope);
         let engine = created.map_err(|error| match error.kind {

@@ -4,7 +4,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{Seek as _, Write as _};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use ctxhost_platform::processes::parent_id;
@@ -111,7 +111,10 @@ impl CallTrace {
     ) -> std::io::Result<()> {
         let trace = self.clone();
         let parent = parent_id();
+        let started = Arc::new(Barrier::new(2));
+        let has_started = started.clone();
         std::thread::Builder::new().name("watch".into()).spawn(move || {
+            started.wait();
             loop {
                 std::thread::sleep(POLL_INTERVAL);
                 // A child that outlives its parent would run until its own time limit.
@@ -127,6 +130,8 @@ impl CallTrace {
                 }
             }
         })?;
+        // A new thread takes the lock of the loader, which a constructor of a library holds for as long as it runs.
+        has_started.wait();
         Ok(())
     }
 

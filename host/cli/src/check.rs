@@ -53,6 +53,14 @@ pub(super) struct CheckArgs {
 /// Hint for files that are not an engine for this host.
 const NOTHING_CALLED: &str = "the engine was not run";
 
+/// Hint for libraries that do not survive their load.
+const LOAD_RAN: &str =
+    "only the constructors of the library ran, no call of the engine: no host can use it";
+
+/// Hint for children that died without code of the engine.
+const NO_VERDICT: &str =
+    "the engine was not loaded, so nothing is known about it; run the command again";
+
 /// Width of the longest group name.
 const NAME_WIDTH: usize = 13;
 
@@ -98,6 +106,7 @@ impl CheckArgs {
         if self.json {
             output.print_unwrapped(&report.to_json())?;
         } else {
+            output.print(&stopped_line(&report))?;
             output.print(&missing_line(&report))?;
             output.print(&verdict(&report, left))?;
         }
@@ -176,6 +185,14 @@ fn write_report(report: &CheckReport) -> Result<bool, CliError> {
     Ok(report.complete)
 }
 
+/// Why groups did not run; empty if all did.
+fn stopped_line(report: &CheckReport) -> String {
+    match report.stopped.as_str() {
+        "" => String::new(),
+        why => format!("  {why}\n"),
+    }
+}
+
 /// What this machine lacks to confine the engine; empty if nothing.
 fn missing_line(report: &CheckReport) -> String {
     let missing = &report.confinement.missing;
@@ -206,6 +223,8 @@ impl From<CheckError> for CliError {
                 if was_read { failure.hint(NOTHING_CALLED) } else { failure }
             }
             CheckError::NotLoaded { reason } => CliError::library(reason).hint(NOTHING_CALLED),
+            CheckError::LoadDied { .. } => CliError::internal(error.to_string()).hint(LOAD_RAN),
+            CheckError::ChildDied { .. } => CliError::internal(error.to_string()).hint(NO_VERDICT),
             CheckError::NoSuchCase { .. } => CliError::user(error.to_string()),
             CheckError::Io { .. } | CheckError::BadJob { .. } => {
                 CliError::internal(error.to_string())

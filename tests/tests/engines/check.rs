@@ -4,8 +4,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use ctxhost_check::{CheckFailure, CheckGroup, CheckReport, ReportError};
+use ctxhost_tests::native::native_library;
 use ctxhost_tests::{broken_library, bundled_library, ctxhost, keep_ends_library};
 use tempfile::TempDir;
 
@@ -171,6 +173,67 @@ fn panics_bad_plans_and_greed_are_caught() {
     caught("panics", CheckGroup::Isolation, ": no idea what to do in assemble");
     caught("unordered", CheckGroup::Contract, "position 2 is already passed");
     caught("greedy", CheckGroup::Isolation, "made more than 5000 service calls");
+}
+
+/// The first failure of a group, for the C library that a macro breaks.
+fn wicked(macros: &str, group: CheckGroup) -> CheckFailure {
+    let bench = Bench::of(&native_library("tests/fixtures/c/wicked.c", &[macros]));
+    let report = bench.report(&["--only", group.name(), "--call-limit", PATIENT]);
+    assert!(!report.conformant, "{macros} passed {group}");
+    let failures = report.groups.iter().flat_map(|reported| &reported.failures);
+    // It breaks other rules as well.
+    failures.cloned().find(|failure| ["requires", "tools"].contains(&&*failure.rule)).unwrap()
+}
+
+#[test]
+fn a_required_capability_that_no_host_has_is_caught() {
+    let failure = wicked("UNKNOWN_NEEDS", CheckGroup::Load);
+    assert_eq!(failure.rule, "requires");
+    let words = "info requires \"time.travel\", \"model.complet\", which no host of version ";
+    assert!(failure.message.starts_with(words), "{failure:?}");
+}
+
+#[test]
+fn two_tools_of_one_name_are_caught() {
+    let failure = wicked("TWIN_TOOLS", CheckGroup::Contract);
+    assert_eq!(failure.rule, "tools");
+    assert!(failure.message.contains("2 tools named \"search\""), "{failure:?}");
+}
+
+#[test]
+fn a_library_that_does_not_survive_its_load_is_a_failure_of_its_own() {
+    let hint =
+        "\nonly the constructors of the library ran, no call of the engine: no host can use it\n";
+    for (macros, words) in [
+        (
+            "LOAD_BLOCKS",
+            "error: the load of the library did not end within 2000 ms, the time limit of a call",
+        ),
+        ("LOAD_ABORTS", "error: engine aborted the process in the load of the library (signal 6)"),
+    ] {
+        let bench = Bench::of(&native_library("tests/fixtures/c/wicked.c", &[macros]));
+        let start = Instant::now();
+        let (code, printed) = bench.check(&["--call-limit", "2s"]);
+        assert_eq!(code, 1, "{macros}: {printed}");
+        assert!(printed.contains(words) && printed.ends_with(hint), "{macros}: {printed}");
+        assert!(start.elapsed() < Duration::from_mins(1), "{macros}: {:?}", start.elapsed());
+    }
+}
+
+#[test]
+fn an_engine_that_blocks_in_create_is_noticed_once() {
+    let bench = Bench::broken("never-made");
+    let start = Instant::now();
+    let (code, printed) = bench.check(&["--call-limit", "2s"]);
+    assert_eq!(code, 1, "{printed}");
+    assert_eq!(printed.matches("FAIL").count(), 1, "{printed}");
+    assert!(printed.contains("the engine did not return from create within 2000 ms"), "{printed}");
+    assert!(
+        printed.contains("the remaining groups did not run: every case creates the engine"),
+        "{printed}"
+    );
+    assert!(!bench.folder.path().join("conformance.json").exists(), "{printed}");
+    assert!(start.elapsed() < Duration::from_mins(1), "{:?}", start.elapsed());
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The group `load`: symbols, metadata and loading of the library.
 
 use ctxhost_engine_api::border::EngineMetadata;
+use ctxhost_engine_api::capability;
 use object::read::elf::{Dyn as _, ElfFile64, FileHeader as _};
 use object::{Endianness, Object as _, ObjectSymbol as _, elf};
 
@@ -11,6 +12,18 @@ use ctxhost_engine::LibraryCopy;
 
 pub(super) const CASES: [NamedCase; 3] =
     [("symbols and needs", symbols), ("info", info), ("load, create, retire", retire)];
+
+/// All capabilities that a host can offer, with every setting for them.
+const CAPABILITIES: [&str; 8] = [
+    capability::COMPLETE,
+    capability::KV,
+    capability::BLOB,
+    capability::HISTORY,
+    capability::PROMPT_CACHE,
+    capability::DELEGATE_COMPACT,
+    capability::SPAWN,
+    capability::EMBED,
+];
 
 /// The prefix of the symbols of an engine (entry points and metadata), in any case.
 const PREFIX: &str = "context_engine";
@@ -83,8 +96,29 @@ fn info(harness: &CaseHarness<'_>) -> CaseOutcome {
         );
         return Err(CheckFault::new("info", message));
     }
+    if let Some(message) = describe_unknown(&first.requires) {
+        return Err(CheckFault::new("requires", message));
+    }
     let note = format!("built for API {}, host {}: fine", meta.api, EngineMetadata::current().api);
-    Ok(CaseStats { checks: 3, note, ..CaseStats::default() })
+    Ok(CaseStats { checks: 4, note, ..CaseStats::default() })
+}
+
+/// The message about required capabilities that this version of the host does not know; `None` if it knows all.
+fn describe_unknown(requires: &[String]) -> Option<String> {
+    let unknown: Vec<String> = requires
+        .iter()
+        .filter(|name| !CAPABILITIES.contains(&name.as_str()))
+        .map(|name| format!("{name:?}"))
+        .collect();
+    (!unknown.is_empty()).then(|| {
+        format!(
+            "info requires {}, which no host of version {} offers, so none opens this engine; the \
+             capabilities are {}",
+            unknown.join(", "),
+            env!("CARGO_PKG_VERSION"),
+            CAPABILITIES.join(", ")
+        )
+    })
 }
 
 /// The file can be loaded twice in one process, and both engines can be disposed.
@@ -101,4 +135,23 @@ fn retire(harness: &CaseHarness<'_>) -> CaseOutcome {
     one.dispose()?;
     other.dispose()?;
     Ok(CaseStats { checks: 3, note: "load twice, retire".into(), ..CaseStats::default() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn capabilities_that_no_host_offers_are_named() {
+        let names =
+            |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        assert_eq!(describe_unknown(&names(&CAPABILITIES)), None);
+        assert_eq!(describe_unknown(&[]), None);
+        let message = describe_unknown(&names(&["kv", "model.complet", "time"])).unwrap();
+        assert!(
+            message.starts_with("info requires \"model.complet\", \"time\", which"),
+            "{message}"
+        );
+        assert!(message.ends_with("compact.delegate, spawn, model.embed"), "{message}");
+    }
 }
