@@ -1,8 +1,10 @@
 //! `ctxhost engines`: lists and inspects engines.
 
+mod duplicates;
 mod list;
 
-pub(super) use list::{EffectiveEngine, chain_unavailable_reason};
+pub(super) use duplicates::duplicate_notes;
+pub(super) use list::{EffectiveEngine, chain_unavailable_reason, ended_quarantines};
 
 use std::path::Path;
 use std::process::ExitCode;

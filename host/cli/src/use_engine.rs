@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use super::config::given_or_found;
 use super::engine_open;
-use super::engines::EffectiveEngine;
+use super::engines::{EffectiveEngine, duplicate_notes, ended_quarantines};
 use super::error::CliError;
 use super::output::Output;
 use super::slot::SlotConfig;
@@ -73,6 +73,9 @@ impl UseArgs {
             described.join(", then "),
             if configured == self.engine { HOSTS_REOPEN } else { HOSTS_RELOAD },
         ))?;
+        let ids: Vec<&str> = engines.iter().map(EngineInstance::id).collect();
+        let notes = ended_quarantines(&config, &self.engine).into_iter();
+        notes.chain(duplicate_notes(&config, Some(&ids))).for_each(|note| output.note(&note));
         // The slot is set already, so an unreadable canary state is only a note.
         if let Err(error) = SlotConfig::new(&path, before).record_replacement(&self.engine, output)
         {

@@ -2,7 +2,9 @@
 
 mod effective_engine;
 
-pub(crate) use self::effective_engine::{EffectiveEngine, chain_unavailable_reason};
+pub(crate) use self::effective_engine::{
+    EffectiveEngine, chain_unavailable_reason, ended_quarantines,
+};
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -10,6 +12,7 @@ use std::process::ExitCode;
 use jiff::Timestamp;
 use serde::Serialize;
 
+use super::duplicate_notes;
 use crate::error::CliError;
 use crate::output::Output;
 use crate::render::grid::{Grid, GridColumn};
@@ -40,6 +43,9 @@ struct EngineListing {
     /// Why configured shadow engines do not run.
     #[serde(skip)]
     shadows: Vec<String>,
+    /// Libraries of one id.
+    #[serde(skip)]
+    duplicates: Vec<String>,
 }
 
 /// The canary and its share of new sessions.
@@ -89,7 +95,8 @@ impl EngineListArgs {
         let canary = canary.map(|canary| CanaryLine::from_canary(&canary, &mut engines));
         let slot = EffectiveEngine::resolve(config, &engines, self.check);
         let shadows = unavailable_shadows(config, &engines);
-        let listing = EngineListing { slot, canary, engines, shadows };
+        let duplicates = duplicate_notes(config, None);
+        let listing = EngineListing { slot, canary, engines, shadows, duplicates };
         if self.json {
             output.print_json(&listing)?;
         } else {
@@ -206,6 +213,20 @@ impl EngineLine {
         [serves, canary, shadow, refused, held].into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 
+    /// When its quarantine ended and why it was quarantined; `None` if it is quarantined, or never was.
+    fn ended_quarantine(&self) -> Option<String> {
+        let record = self.failures.as_ref().filter(|_| !self.quarantined)?;
+        // Crashes alone do not set the time.
+        let until = Some(record.held_until_ms).filter(|until| *until > record.failed_at_ms)?;
+        let id = &self.id;
+        Some(format!(
+            "{id}: its quarantine ended {} ({}); a running host in which it failed uses it again after \
+             `ctxhost engines release {id}`",
+            format_minute(until),
+            record.summary()
+        ))
+    }
+
     /// The file name of its source.
     fn file(&self) -> &str {
         let name = Path::new(&self.source).file_name().and_then(|name| name.to_str());
@@ -224,7 +245,8 @@ impl EngineLine {
             if self.quarantined {
                 format!("{id}: {story}; `ctxhost engines release {id}` ends the quarantine\n")
             } else {
-                format!("{id}: {story}\n")
+                let ended = self.ended_quarantine().map(|ended| ended + "\n");
+                ended.unwrap_or_else(|| format!("{id}: {story}\n"))
             }
         });
         let problem = self.problem.as_ref().map(|problem| format!("{id}: {problem}\n"));
@@ -261,7 +283,7 @@ impl EngineListing {
         let canary = canary.unwrap_or_default();
         output.print(&format!("{table}{stories}{}{canary}", self.slot.to_line()))?;
         self.slot.note_reason(output);
-        self.shadows.iter().for_each(|remark| output.note(remark));
+        self.shadows.iter().chain(&self.duplicates).for_each(|remark| output.note(remark));
         Ok(())
     }
 }

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use crate::duration::format_duration;
-use crate::engines::{EffectiveEngine, chain_unavailable_reason};
+use crate::engines::{
+    EffectiveEngine, chain_unavailable_reason, duplicate_notes, ended_quarantines,
+};
 use crate::error::CliError;
 use crate::output::Output;
 use crate::render::format::DASH;
@@ -13,6 +15,7 @@ use ctxhost_agent::canary::guard::{CanaryGuard, GuardVerdict};
 use ctxhost_agent::canary::metrics::{MetricName, MetricTotals};
 use ctxhost_agent::canary::{Canary, CanaryEnd, format_metric};
 use ctxhost_config::Config;
+use ctxhost_engine::split_ids;
 
 use super::{CONTEXT_ENGINE, SlotConfig, is_same_chain};
 
@@ -26,7 +29,7 @@ pub(super) fn show(slot: &SlotConfig, output: &mut Output) -> Result<(), CliErro
     let serving = slot.effective_engine();
     let Some(canary) = state.canary else {
         output.print(&format!("{CONTEXT_ENGINE}  {} 100%\n", serving.active()))?;
-        serving.note_reason(output);
+        note_engines(slot, &serving, &slot.engine(), output);
         if let Some(ended) = &state.ended {
             output.note(&describe_end(ended));
         }
@@ -35,7 +38,7 @@ pub(super) fn show(slot: &SlotConfig, output: &mut Output) -> Result<(), CliErro
     // Happens if someone edits the config by hand while the canary runs.
     if is_same_chain(&canary.engine, &slot.engine()) {
         output.print(&format!("{CONTEXT_ENGINE}  {} 100%\n", serving.active()))?;
-        serving.note_reason(output);
+        note_engines(slot, &serving, &slot.engine(), output);
         output.note(&format!(
             "the config already names the canary {}; end it with `ctxhost slot promote` or \
              `ctxhost slot rollback`",
@@ -44,6 +47,15 @@ pub(super) fn show(slot: &SlotConfig, output: &mut Output) -> Result<(), CliErro
         return Ok(());
     }
     show_both(slot, &canary, &serving, output)
+}
+
+/// Notes why the engine differs from the configured one, which quarantines of the chain have ended, and which of its
+/// engines have several libraries.
+fn note_engines(slot: &SlotConfig, serving: &EffectiveEngine, chain: &str, output: &mut Output) {
+    serving.note_reason(output);
+    let notes = ended_quarantines(&slot.config, chain).into_iter();
+    let duplicates = duplicate_notes(&slot.config, Some(&split_ids(chain)));
+    notes.chain(duplicates).for_each(|note| output.note(&note));
 }
 
 fn show_both(
@@ -77,7 +89,7 @@ fn show_both(
         grid.row(row.cells, row.tone);
     }
     output.print(&grid.render(output.style()))?;
-    serving.note_reason(output);
+    note_engines(slot, serving, &format!("{configured}+{}", canary.engine), output);
     if let Some(reason) = chain_unavailable_reason(&slot.config, &canary.engine) {
         output.note(&format!("canary {:?} is unavailable: {reason}", canary.engine));
     }

@@ -6,9 +6,10 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
+use ctxhost_engine::{FailureLog, FailureRecord, HostClock, QuarantineRules};
 use ctxhost_tests::{bundled_library, chaos_library, ctxhost, root};
 use minisign::KeyPair;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// A folder with a config, and a state folder.
@@ -410,4 +411,54 @@ fn an_engine_that_crashes_its_hosts_is_held_until_it_is_released() {
     let said = place.done(&["install", "libchaos.so", "--yes"]);
     assert!(said.contains("older builds are released from quarantine"), "{said}");
     assert_eq!(place.listed()["failures"], Value::Null);
+}
+
+#[test]
+fn two_libraries_of_one_id_are_both_named_with_the_used_one() {
+    let place = Place::with("[plugins]\nengine_dirs = [\"one\", \"two\"]\n");
+    ["one", "two"].iter().for_each(|folder| fs::create_dir(place.at(folder)).unwrap());
+    let (one, two) = ("one/libchaos.so", "two/libchaos.so");
+    [(one, b"".as_slice()), (two, b"x")].map(|(path, more)| place.engine(path, more));
+    for arguments in [&["use", "chaos"][..], &["slot", "status"], &["engines", "list"]] {
+        let printed = place.done(arguments);
+        let note = format!(
+            "engine \"chaos\" is in 2 libraries of plugins.engine_dirs: {one} and {two}; used is {one}, the \
+             first; "
+        );
+        assert!(printed.contains(&note), "{arguments:?}: {printed}");
+    }
+    // A path of its own is the user's choice.
+    fs::write(
+        place.at("ctxhost.toml"),
+        place.config() + "[plugins.entries.chaos]\npath = \"two/libchaos.so\"\n",
+    )
+    .unwrap();
+    assert!(!place.done(&["use", "chaos"]).contains("is in 2 libraries"));
+}
+
+#[test]
+fn a_quarantine_that_is_over_is_shown_as_over() {
+    let place = Place::with("");
+    let log = FailureLog::new(place.state.path(), QuarantineRules::default(), HostClock::default());
+    let bytes = format!("bundled {}", env!("CARGO_PKG_VERSION"));
+    let record = FailureRecord {
+        id: "window".into(),
+        bytes: bytes.clone(),
+        operation: "assemble".into(),
+        reason: "it panicked".into(),
+        failed_at_ms: 1_767_225_600_000,
+        failures: 1,
+        crashes: 0,
+        held_until_ms: 1_767_226_200_000,
+        held: false,
+    };
+    fs::create_dir_all(place.state.path().join("engines")).unwrap();
+    let file = json!({ "version": 1, "records": [record] });
+    fs::write(place.state.path().join("engines/quarantine.json"), file.to_string()).unwrap();
+    assert!(log.find("window", &bytes).unwrap().is_some(), "the host reads it");
+    for arguments in [&["use", "window"][..], &["slot", "status"], &["engines", "list"]] {
+        let printed = place.done(arguments);
+        let words = "window: its quarantine ended 2026-01-01 00:10 UTC (1 failure, last in assemble: it panicked)";
+        assert!(printed.contains(words), "{arguments:?}: {printed}");
+    }
 }

@@ -1,5 +1,7 @@
 //! The engine that a slot really uses, and why it differs from the configured one.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
 use super::{EngineLine, engine_lines};
@@ -124,6 +126,16 @@ pub(super) fn unavailable_reason(id: &str, engines: &[EngineLine]) -> Option<Str
     let held = engine.failures.as_ref().filter(|_| engine.quarantined);
     held.map(|record| format!("it is in quarantine: {}", record.summary()))
         .or_else(|| engine.problem.clone())
+}
+
+/// One line for each engine of a chain whose quarantine has ended by time.
+pub(crate) fn ended_quarantines(config: &Config, name: &str) -> Vec<String> {
+    let engines = read_engine_lines(config);
+    let of_chain = |id: &str| engines.iter().find(|engine| engine.id == id);
+    // Two chains that share an engine may be asked about together.
+    let ids: BTreeSet<&str> = split_ids(name).into_iter().collect();
+    let lines = ids.into_iter().filter_map(of_chain);
+    lines.filter_map(EngineLine::ended_quarantine).collect()
 }
 
 fn read_engine_lines(config: &Config) -> Vec<EngineLine> {
