@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     /// Markers as clients write them, with our own text between them.
-    const INJECTED: [&str; 25] = [
+    const INJECTED: [&str; 31] = [
         "<environment_context>\n  <cwd>/w</cwd>\n  <shell>bash</shell>\n</environment_context>",
         "<user_instructions>\n\nUse tabs.\n\n</user_instructions>",
         "# AGENTS.md instructions for /w\n\n<INSTRUCTIONS>\nUse tabs.\n</INSTRUCTIONS>",
@@ -145,6 +145,12 @@ mod tests {
         "<bash-input>git status</bash-input>",
         "<bash-stdout>On branch main</bash-stdout><bash-stderr></bash-stderr>",
         "<local-command-stdout>Compacted</local-command-stdout>",
+        "<command-name>/model</command-name>\n  <command-message>model</command-message>\n  <command-args>opus</command-args>",
+        "<task-notification>\n<task-id>b1</task-id>\n</task-notification>\nRead the output file to retrieve the result: /tmp/b1.output",
+        "<bash-notification>\n<shell-id>x</shell-id>\n<status>completed</status>\n</bash-notification>",
+        "<teammate-message teammate_id=\"t\" color=\"blue\">\nThe survey is done.\n</teammate-message>",
+        "<channel source=\"slack\" user=\"bob\">deploy now</channel>",
+        "<command-name>/clear</command-name>\n<command-args></command-args>",
         "<user_shell_command>\n<command>\nls\n</command>\n<result>\nExit code: 0\n</result>\n</user_shell_command>",
         "<environment_context>\nwithout an end",
         "<ide_selection>The user selected the lines 5 to 10 from a.rs:\nlet a = 1;\n</ide_selection>",
@@ -198,9 +204,14 @@ mod tests {
             "<command-name>/mend</command-name>\n<command-args>the parser</command-args>",
             "[Request interrupted by user] is what the log shows. Why?",
             "Which program writes <bash-input>?",
+            "<channel>general</channel> is missing in the feed.",
+            "Why does the page show <command-args>?",
+            "<command-name>/compact</command-name>\n<command-args>keep the port</command-args>",
         ] {
             assert!(has_request([text], false), "{text}");
         }
+        let command = "<command-name>/mend</command-name>\n<command-args>the parser</command-args>";
+        assert_eq!(user_text(command), "the parser", "what the user typed, without tags");
         let aider = "Mend the parser.\n\n# *SEARCH/REPLACE block* Rules:\nEvery block";
         assert_eq!(user_text(aider), "Mend the parser.");
         let claw = "[Sun 2026-11-22 17:26 UTC] Mend it.\n\nRuntime: agent=main | host=vm";

@@ -26,6 +26,8 @@ pub(super) enum PatternForm {
     /// An element with this name, if the block has another text of the client.
     // People use such names as well.
     ElementBeside(&'static str, &'static [&'static str]),
+    /// The tags of an element with this name, if the block has another text of the client. Its text is the user's.
+    TagsBeside(&'static str, &'static [&'static str]),
     /// A block with this prefix; the client's words after it have no fixed end.
     Opening(&'static str),
     /// This text at the start of a block.
@@ -39,7 +41,7 @@ pub(super) enum PatternForm {
 }
 
 use PatternForm::{
-    Between, Element, ElementBeside, Enclosed, Line, Opening, Sentence, Tail, Whole,
+    Between, Element, ElementBeside, Enclosed, Line, Opening, Sentence, TagsBeside, Tail, Whole,
 };
 
 const WIRE: &str = "request bodies recorded in November 2026";
@@ -57,6 +59,30 @@ const COPILOT: &[&str] = &[
     "<editorContext>",
     "<reminderInstructions>",
     "<userRequest>",
+];
+
+/// Commands of Claude Code whose arguments are settings and names. Those of `/compact` are words of the user.
+const CLAUDE_CODE_SETTINGS: &[&str] = &[
+    "<command-name>/add-dir</command-name>",
+    "<command-name>/agents</command-name>",
+    "<command-name>/branch</command-name>",
+    "<command-name>/clear</command-name>",
+    "<command-name>/color</command-name>",
+    "<command-name>/config</command-name>",
+    "<command-name>/context</command-name>",
+    "<command-name>/effort</command-name>",
+    "<command-name>/export</command-name>",
+    "<command-name>/fast</command-name>",
+    "<command-name>/ide</command-name>",
+    "<command-name>/login</command-name>",
+    "<command-name>/mcp</command-name>",
+    "<command-name>/model</command-name>",
+    "<command-name>/output-style</command-name>",
+    "<command-name>/permissions</command-name>",
+    "<command-name>/plugin</command-name>",
+    "<command-name>/rename</command-name>",
+    "<command-name>/resume</command-name>",
+    "<command-name>/theme</command-name>",
 ];
 
 /// All patterns, by client. Each has as many of the client's own words as it takes to tell them from a person's.
@@ -83,11 +109,18 @@ pub(super) const TABLE: &[InjectedPattern] = &[
     row("Claude Code", CODE, Element("bash-stderr")),
     row("Claude Code", CODE, Whole("[Request interrupted by user]")),
     row("Claude Code", CODE, Whole("[Request interrupted by user for tool use]")),
-    // `/compact` and other commands of the program; arguments are what the user typed.
+    // Commands of the program and of the user; arguments are what the user typed.
+    row("Claude Code", CODE, ElementBeside("command-args", CLAUDE_CODE_SETTINGS)),
+    row("Claude Code", CODE, TagsBeside("command-args", &["<command-name>/"])),
     row("Claude Code", CODE, Element("command-name")),
     row("Claude Code", CODE, Element("command-message")),
     row("Claude Code", CODE, Line("<command-args></command-args>")),
     row("Claude Code", CODE, Element("task-notification")),
+    row("Claude Code", CODE, Line("Read the output file to retrieve the result: ")),
+    row("Claude Code", CODE, Element("bash-notification")),
+    // Messages of other agents, and of chats that a server passes on.
+    row("Claude Code", CODE, Element("teammate-message")),
+    row("Claude Code", CODE, Between("<channel source=", "</channel>")),
     row("Claude Code", CODE, Element("ide_opened_file")),
     row("Claude Code", CODE, Element("ide_selection")),
     row("Claude Code", CODE, Enclosed(CAVEAT, "unless the user explicitly asks you to.")),
@@ -200,7 +233,9 @@ impl PatternForm {
     /// The text at the beginning of each match.
     pub(super) fn marker(self) -> Cow<'static, str> {
         match self {
-            Element(name) | ElementBeside(name, _) => format!("<{name}").into(),
+            Element(name) | ElementBeside(name, _) | TagsBeside(name, _) => {
+                format!("<{name}").into()
+            }
             Between(start, _)
             | Enclosed(start, _)
             | Line(start)
@@ -217,10 +252,14 @@ impl PatternForm {
             Between(open, close) => remove_between(left, open, close, |_| true),
             Element(name) => remove_elements(left, name),
             ElementBeside(name, others) => {
-                let is_beside =
-                    |other: &&str| memmem::find(block.as_bytes(), other.as_bytes()).is_some();
-                if others.iter().any(is_beside) {
+                if has_any(block, others) {
                     remove_elements(left, name);
+                }
+            }
+            TagsBeside(name, others) => {
+                if has_any(block, others) {
+                    let open = left.replace(&format!("<{name}>"), "");
+                    *left = open.replace(&format!("</{name}>"), "").trim().to_owned();
                 }
             }
             Sentence(text) => {
@@ -260,6 +299,10 @@ impl PatternForm {
             }
         }
     }
+}
+
+fn has_any(block: &str, texts: &[&str]) -> bool {
+    texts.iter().any(|text| memmem::find(block.as_bytes(), text.as_bytes()).is_some())
 }
 
 /// Removes elements with a name and any attributes.
