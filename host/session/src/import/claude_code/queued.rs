@@ -1,4 +1,4 @@
-//! Reads the prompts that the user typed while the agent worked, which are attachments.
+//! Reads the prompts that the user typed while the agent worked, which are attachments, and who wrote a prompt.
 //!
 //! Some versions also write a record of the user with the same text or under the id that the attachment names.
 
@@ -14,13 +14,32 @@ use super::super::json_lines::JsonRecord;
 /// The id of the record of the user that an attachment repeats.
 const SOURCES: [&str; 2] = ["source_uuid", "sourceUuid"];
 
-/// A queued prompt as a record of the user; any other record unchanged. Notifications of the program are marked as text
-/// that is not the user's.
+/// A queued prompt as a record of the user; any other record unchanged. Text of the program and of other agents is
+/// marked as text that is not the user's.
 pub(super) fn as_user_record(mut record: JsonRecord) -> JsonRecord {
-    let Some(content) = queued_content(&record) else { return record };
+    let Some(content) = queued_content(&record) else {
+        mark_origin(&mut record);
+        return record;
+    };
     record.fields.insert("type".into(), "user".into());
     record.fields.insert("message".into(), json!({ "role": "user", "content": content }));
     record
+}
+
+/// Marks the text of a record of the user that names another origin. A command holds what the user typed behind it,
+/// and its tags tell.
+fn mark_origin(record: &mut JsonRecord) {
+    let is_user = record.text("type") == Some("user");
+    let origin = record.fields.get("origin").and_then(|origin| string(origin, "kind"));
+    let is_command =
+        || origin == Some("slash-command") && text_of(record).contains("<command-name>");
+    if !is_user || origin.is_none_or(|origin| origin == "human") || is_command() {
+        return;
+    }
+    let message = record.fields.get_mut("message");
+    if let Some(content) = message.and_then(|message| message.get_mut("content")) {
+        mark_injected(content);
+    }
 }
 
 fn queued_content(record: &JsonRecord) -> Option<Value> {
@@ -119,4 +138,40 @@ fn text_of(record: &JsonRecord) -> String {
 fn sources(record: &JsonRecord) -> impl Iterator<Item = &str> {
     let attachment = attachment(record).into_iter();
     attachment.flat_map(|attachment| SOURCES.iter().filter_map(|name| string(attachment, name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ctxhost_engine_kit::injected_text::user_text;
+
+    fn text_of_record(record: &Value) -> String {
+        let line = record.to_string();
+        let mut read = super::super::records(line.as_bytes());
+        text_of(&as_user_record(read.next().unwrap().unwrap()))
+    }
+
+    #[test]
+    fn only_what_the_user_wrote_is_a_request() {
+        let record = |content: Value, origin: Value| {
+            json!({ "type": "user", "uuid": "u", "origin": origin,
+                    "message": { "role": "user", "content": content } })
+        };
+        let own = |record: &Value| user_text(&text_of_record(record)).into_owned();
+        for kind in ["task-notification", "coordinator", "channel", "slash-command"] {
+            let origin = json!({ "kind": kind });
+            assert_eq!(own(&record(json!("the build is done"), origin.clone())), "", "{kind}");
+            let blocks = json!([{ "type": "text", "text": "the build is done" }]);
+            assert_eq!(own(&record(blocks, origin)), "", "{kind}");
+        }
+        for origin in [json!({ "kind": "human" }), json!({}), Value::Null] {
+            assert_eq!(own(&record(json!("Mend it."), origin)), "Mend it.");
+        }
+        let command = "<command-name>/mend</command-name>\n<command-args>the parser</command-args>";
+        let origin = json!({ "kind": "slash-command" });
+        assert_eq!(own(&record(json!(command), origin)), "the parser");
+        let mut reply = record(json!("done"), json!({ "kind": "coordinator" }));
+        reply["type"] = "assistant".into();
+        assert_eq!(text_of_record(&reply), "done");
+    }
 }
