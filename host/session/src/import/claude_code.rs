@@ -60,9 +60,17 @@ struct ClaudeCodeReader {
     /// Ids of the records read so far, because a resumed session repeats some.
     read: HashSet<String>,
     chain: RecordChain,
-    /// Index of a compaction whose summary has not come yet.
-    unsummarized: Option<usize>,
+    /// A compaction whose summary has not come yet.
+    unsummarized: Option<UnsummarizedCompaction>,
     queued: QueuedPrompts,
+}
+
+#[derive(Clone, Copy)]
+struct UnsummarizedCompaction {
+    /// Its index.
+    place: usize,
+    /// Whether its summary follows what stays.
+    is_summary_last: bool,
 }
 
 impl ClaudeCodeReader {
@@ -130,7 +138,8 @@ impl ClaudeCodeReader {
             Some("compact_boundary") => {
                 let compaction = boundary::compaction(record, &self.chain);
                 let place = self.draft.add_compaction(compaction, record.timestamp_ms());
-                self.unsummarized = Some(place);
+                let is_summary_last = boundary::is_summary_last(record, &self.chain);
+                self.unsummarized = Some(UnsummarizedCompaction { place, is_summary_last });
             }
             Some("microcompact_boundary") => {
                 let calls = boundary::cleared_calls(record);
@@ -148,11 +157,15 @@ impl ClaudeCodeReader {
         if text.is_empty() {
             return self.draft.add_problem(record.line, "a summary without text");
         }
-        let place = self.unsummarized.take().unwrap_or_else(|| {
-            self.draft.add_compaction(ImportedCompaction::default(), record.timestamp_ms())
-        });
+        let unsummarized = self.unsummarized.take();
+        let place = match unsummarized {
+            Some(unsummarized) => unsummarized.place,
+            None => self.draft.add_compaction(ImportedCompaction::default(), record.timestamp_ms()),
+        };
         if let Some(compaction) = self.draft.compaction_mut(place) {
-            compaction.items.insert(0, ImportedItem::Insert { is_reply: false, text });
+            let is_last = unsummarized.is_some_and(|unsummarized| unsummarized.is_summary_last);
+            let at = if is_last { compaction.items.len() } else { 0 };
+            compaction.items.insert(at, ImportedItem::Insert { is_reply: false, text });
         }
     }
 
