@@ -92,9 +92,9 @@ fn read_lines(path: &Path) -> io::Result<FileLines> {
     ctxhost_files::read_source_lines(ZstdReader::new(&lines.bytes), DECOMPRESSED_BYTES)
 }
 
-/// Opens a recording of any format, also one compressed with zstd. Of a session in opencode's
-/// storage, the files of its messages are read too; one in its database is named by the database and the id,
-/// as if the database were a folder.
+/// Opens a recording of any format, also one compressed with zstd. Of a session in opencode's storage, the files of its
+/// messages are read too; one in a database of opencode or OpenClaw is named by the database and the id, as if the
+/// database were a folder.
 ///
 /// # Errors
 ///

@@ -1,10 +1,13 @@
-//! Reads sessions from opencode's database, without writing to it or beside it.
+//! Reads sessions from a database of opencode or OpenClaw, without writing to it or beside it.
 //!
 //! ```text
+//!  opencode:
 //!  session (id, directory, version, revert, time_updated, …)
 //!  message (id, session_id, data: JSON without the id)
 //!  part    (id, message_id, session_id, data: JSON without the ids)
 //! ```
+
+mod openclaw;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,6 +16,7 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Row};
 use serde_json::{Value, json};
 
+use self::openclaw::Transcripts;
 use super::super::surrogates::replace_halves;
 use super::database_path::DatabaseSession;
 use super::storage::is_file_name;
@@ -27,41 +31,55 @@ const JSON_COLUMNS: [&str; 1] = ["revert"];
 const TEXT_COLUMNS: [(&str, &str); 4] =
     [("id", "id"), ("directory", "directory"), ("version", "version"), ("parent_id", "parentID")];
 
-/// The sessions of a database, the newest first.
+/// The sessions of a database, the newest first, without those of opencode's sub-agents.
 ///
 /// # Errors
 ///
-/// If the file cannot be read or is no database of opencode.
+/// If the file cannot be read or is no database of opencode or OpenClaw.
 pub fn list_database(path: &Path) -> io::Result<Vec<DatabaseSession>> {
-    let list = |database: &Connection| {
-        let mut sessions = database.prepare(
+    let database = open(path)?;
+    let transcripts = Transcripts::find(&database, path).map_err(io::Error::other)?;
+    if let Some(transcripts) = transcripts {
+        return transcripts.list(&database, path);
+    }
+    let list = || {
+        // A session with a parent is one that a task of the parent began.
+        let has_parent = database.query_row(
+            "SELECT count(*) FROM pragma_table_info('session') WHERE name = 'parent_id'",
+            [],
+            |row| row.get::<_, i64>(0),
+        )?;
+        let own = if has_parent > 0 { "WHERE coalesce(parent_id, '') = ''" } else { "" };
+        let mut sessions = database.prepare(&format!(
             "SELECT id, time_updated, \
              (SELECT coalesce(sum(octet_length(data)), 0) FROM part WHERE part.session_id = session.id) \
-             FROM session ORDER BY time_updated DESC, id",
-        )?;
+             FROM session {own} ORDER BY time_updated DESC, id",
+        ))?;
         let rows = sessions.query_map([], |row| {
-            let number = |at| row.get_ref(at).ok().and_then(|value| value.as_i64().ok());
             // Without an id nothing could name it, and an id that is a path would name another file.
             Ok(text_at(row, 0)?.filter(|id| is_file_name(id)).map(|id| DatabaseSession {
                 path: path.join(id),
-                changed_ms: number(1).unwrap_or_default(),
-                bytes: number(2).and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or_default(),
+                changed_ms: number_at(row, 1).unwrap_or_default(),
+                bytes: number_at(row, 2).and_then(|it| u64::try_from(it).ok()).unwrap_or_default(),
             }))
         })?;
         rows.filter_map(Result::transpose).collect::<rusqlite::Result<Vec<_>>>()
     };
-    let database = open(path)?;
-    list(&database).map_err(|error| explain(&database, error))
+    list().map_err(|error| explain(&database, error))
 }
 
-/// The document of a session, like that of an export; an error without the session.
+/// The document of a session, like that of an export, or its lines; an error without the session.
 pub(crate) fn read_session(database: &Path, id: &str) -> io::Result<Vec<u8>> {
     let opened = open(database)?;
-    let found = find_session(&opened, id).map_err(|error| explain(&opened, error))?;
     let missing = || {
         let reason = format!("the database has no session {id}");
         io::Error::new(io::ErrorKind::NotFound, reason)
     };
+    let transcripts = Transcripts::find(&opened, database).map_err(io::Error::other)?;
+    if let Some(transcripts) = transcripts {
+        return transcripts.read_session(&opened, id)?.ok_or_else(missing);
+    }
+    let found = find_session(&opened, id).map_err(|error| explain(&opened, error))?;
     let document = found.ok_or_else(missing)?;
     Ok(serde_json::to_vec(&document)?)
 }
@@ -79,7 +97,7 @@ fn explain(database: &Connection, error: rusqlite::Error) -> io::Error {
     match TABLES.into_iter().find(|table| is_missing(table)) {
         Some(table) => {
             let reason = format!(
-                "it is not a database of opencode: it has no table `{table}`; name the database of opencode, such as opencode.db"
+                "it is not a database of opencode or OpenClaw: it has no table `{table}`; name one of theirs, such as opencode.db or openclaw-agent.sqlite"
             );
             io::Error::new(io::ErrorKind::InvalidData, reason)
         }
@@ -150,6 +168,11 @@ fn text_at(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<String>> {
     })
 }
 
+/// A column as a number; `None` for any other kind of value.
+fn number_at(row: &Row<'_>, column: usize) -> Option<i64> {
+    row.get_ref(column).ok()?.as_i64().ok()
+}
+
 fn parse(text: &str) -> serde_json::Result<Value> {
     serde_json::from_slice(&replace_halves(text.as_bytes()))
 }
@@ -172,7 +195,7 @@ fn open(path: &Path) -> io::Result<Connection> {
     if has_log && !has_index {
         // SQLite would have to write the index.
         let reason = format!(
-            "its newest changes are in {}, which can be read only with {}, and that is missing; copy all three files, or open the database with opencode once",
+            "its newest changes are in {}, which can be read only with {}, and that is missing; copy all three files, or open the database with its agent once",
             log.display(),
             index.display()
         );

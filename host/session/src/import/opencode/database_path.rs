@@ -1,8 +1,8 @@
-//! How a session in opencode's database is named: by the database and, as if it were a folder, the id.
+//! How a session in a database is named: by the database and, as if it were a folder, the id.
 
 use std::path::{Path, PathBuf};
 
-/// A session in opencode's database.
+/// A session in a database of opencode or OpenClaw.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DatabaseSession {
     /// Its path for [`open_file`](crate::import::open_file): that of the database and, as if it were a folder, the id.
@@ -20,7 +20,7 @@ pub(crate) fn database_of(path: &Path) -> Option<(&Path, &str)> {
     Some((database, id))
 }
 
-/// Whether a path has the name of a database of opencode, and is a file.
+/// Whether a path has the ending of a database of opencode or OpenClaw, and is a file.
 pub(crate) fn is_database(path: &Path) -> bool {
-    path.extension().is_some_and(|ending| ending == "db") && path.is_file()
+    path.extension().is_some_and(|ending| ending == "db" || ending == "sqlite") && path.is_file()
 }

@@ -1,4 +1,4 @@
-//! A build without the database of opencode.
+//! A build without the databases of opencode and OpenClaw.
 
 use std::io;
 use std::path::Path;
@@ -19,6 +19,6 @@ pub(crate) fn read_session(_database: &Path, _id: &str) -> io::Result<Vec<u8>> {
 }
 
 fn unsupported() -> io::Error {
-    let reason = "this ctxhost was built without the feature `opencode`; `opencode export ID` prints a session as a file";
+    let reason = "this ctxhost was built without the feature `opencode`, which reads databases; a default build has it";
     io::Error::new(io::ErrorKind::Unsupported, reason)
 }

@@ -56,6 +56,21 @@ fn a_session_is_read_and_nothing_is_written() {
     assert_eq!(content(folder.path()), before);
 }
 
+#[test]
+fn sessions_of_sub_agents_are_not_listed_and_can_be_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("opencode.db");
+    let database = Connection::open(&path).unwrap();
+    database.execute_batch(SCHEMA).unwrap();
+    database.execute("UPDATE session SET parent_id = 'ses_old' WHERE id = 'ses_new'", []).unwrap();
+    database.execute("UPDATE session SET parent_id = '' WHERE id = 'ses_old'", []).unwrap();
+    drop(database);
+    let sessions = list_database(&path).unwrap();
+    let found: Vec<_> = sessions.into_iter().map(|session| session.path).collect();
+    assert_eq!(found, [path.join("ses_old")]);
+    assert_eq!(texts(&path.join("ses_new")), ["the port is 5433", "understood"]);
+}
+
 /// opencode leaves its log behind, and has the database open while it runs.
 #[test]
 fn what_is_in_the_log_only_is_read_and_nothing_is_written() {
@@ -108,7 +123,7 @@ fn what_is_not_there_says_so() {
         .unwrap();
     // As in the `sessions.db` of Goose.
     let other = error(&folder.path().join("other.db"));
-    let reason = "it is not a database of opencode: it has no table `session`";
+    let reason = "it is not a database of opencode or OpenClaw: it has no table `session`";
     assert!(other.contains(reason), "{other}");
 }
 
@@ -129,7 +144,7 @@ fn a_log_without_its_index_is_named_with_a_next_step() {
     for part in [
         "opencode.db-wal",
         "opencode.db-shm, and that is missing",
-        "open the database with opencode",
+        "open the database with its agent",
     ] {
         assert!(error.contains(part), "{part}: {error}");
     }
