@@ -1,5 +1,7 @@
 //! The first record of a session file.
 
+use std::path::{Path, PathBuf};
+
 use serde::Deserialize;
 
 use super::json_fields::{JsonFields, json_string};
@@ -28,6 +30,7 @@ struct WireHeader {
     timestamp: serde_json::Value,
     #[serde(default)]
     cwd: String,
+    cwd_bytes: Option<String>,
     parent_session: Option<String>,
     branched_from: Option<String>,
     provider: Option<String>,
@@ -56,12 +59,39 @@ impl SessionHeader {
             id,
             timestamp: timestamp.into(),
             cwd: cwd.to_owned(),
+            cwd_bytes: None,
             parent_session: None,
             branched_from: None,
             provider: None,
             model_id: None,
         };
         SessionHeader { line: fields.to_line(), wire }
+    }
+
+    /// [`new`](Self::new) for a working folder whose name need not be UTF-8. Such a name is in the header as text, in
+    /// which other bytes are replaced, and with these bytes in `cwdBytes`.
+    pub fn for_cwd(id: Option<&str>, cwd: &Path, timestamp_ms: i64) -> SessionHeader {
+        let mut header = SessionHeader::new(id, &cwd.display().to_string(), timestamp_ms);
+        if cwd.to_str().is_none()
+            && let Some(mut fields) = JsonFields::parse(&header.line)
+        {
+            let bytes = percent_encoded(&whole_path(cwd));
+            fields.set("cwdBytes", json_string(&bytes));
+            header.line = fields.to_line();
+            header.wire.cwd_bytes = Some(bytes);
+        }
+        header
+    }
+
+    /// Whether the session is of this working folder, for certain: not if the header has no folder, or a name that may be
+    /// that of several.
+    pub fn is_of(&self, cwd: &Path) -> bool {
+        let cwd = whole_path(cwd);
+        match (&self.wire.cwd_bytes, cwd.to_str()) {
+            (Some(bytes), None) => *bytes == percent_encoded(&cwd),
+            (None, Some(_)) => !self.wire.cwd.is_empty() && Path::new(&self.wire.cwd) == cwd,
+            (Some(_), Some(_)) | (None, None) => false,
+        }
     }
 
     /// Sets the session file that this one was forked from.
@@ -144,4 +174,20 @@ impl SessionHeader {
     pub fn line(&self) -> &str {
         &self.line
     }
+}
+
+/// The absolute path of a folder, without a separator at its end.
+pub(super) fn whole_path(folder: &Path) -> PathBuf {
+    let path = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+    path.components().collect()
+}
+
+/// The bytes of a path, those beyond printable ASCII as `%E9`.
+fn percent_encoded(path: &Path) -> String {
+    let encoded = |byte: &u8| match byte {
+        b'%' => "%25".to_owned(),
+        byte if byte.is_ascii_graphic() => char::from(*byte).to_string(),
+        byte => format!("%{byte:02X}"),
+    };
+    path.as_os_str().as_encoded_bytes().iter().map(encoded).collect()
 }

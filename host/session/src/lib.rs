@@ -64,7 +64,7 @@ pub use compaction::NewCompaction;
 pub use digest::transcript_digest;
 pub use entry::{replace_raw, replace_text, replace_text_in_raw};
 pub use error::{LineFault, SessionError, SessionLineProblem};
-pub use folder::{SessionFile, SessionFolder};
+pub use folder::{SessionFile, SessionFolder, remove_unused};
 pub use header::{SESSION_VERSION, SessionHeader};
 pub use inbox_acks::DeliveredMessages;
 pub use journal::{FileCheck, SyncPolicy};

@@ -1,12 +1,11 @@
 //! Sessions as local files, in one folder per working folder.
 
-use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{SessionStore, StoredSession};
 use ctxhost_engine::EngineStores;
-use ctxhost_session::{Session, SessionError, SessionFolder};
+use ctxhost_session::{Session, SessionError, SessionFile, SessionFolder, SessionHeader};
 
 /// Session files below a root folder.
 #[derive(Clone, Debug)]
@@ -26,7 +25,7 @@ impl FileSessionStore {
     }
 
     fn find(&self, id: &str) -> Option<PathBuf> {
-        let has_id = |path: &PathBuf| header_of(path).is_some_and(|session| session.0 == id);
+        let has_id = |path: &PathBuf| header_of(path).is_some_and(|header| header.id() == id);
         // Names of files created by ctxhost contain the id; other files have to be opened.
         let ending = format!("_{id}.jsonl");
         let is_named = |path: &&PathBuf| path.to_string_lossy().ends_with(&ending);
@@ -69,7 +68,10 @@ impl SessionStore for FileSessionStore {
         let sessions = folders.iter().flat_map(|folder| SessionFolder::from_path(folder).list());
         let mut found: Vec<StoredSession> = sessions
             .filter_map(|session| {
-                let (id, cwd) = header_of(&session.path)?;
+                // The folder may hold sessions of another working folder, whose name differs in separators only.
+                let is_listed = |header: &SessionHeader| cwd.is_none_or(|cwd| header.is_of(cwd));
+                let header = session.header().filter(is_listed)?;
+                let (id, cwd) = (header.id().to_owned(), header.cwd().to_owned());
                 Some(StoredSession { id, cwd, changed_ms: session.changed_ms })
             })
             .collect();
@@ -88,14 +90,28 @@ fn folders(root: &Path) -> Vec<PathBuf> {
     entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
 }
 
-/// Longest header that is read: 64 KiB. It has an id, a time and a few paths.
-const MOST_HEADER_BYTES: u64 = 64 << 10;
+fn header_of(path: &Path) -> Option<SessionHeader> {
+    SessionFile { path: path.to_owned(), changed_ms: 0 }.header()
+}
 
-/// Id and working folder; `None` for a file that is not a session.
-fn header_of(path: &Path) -> Option<(String, String)> {
-    let file = ctxhost_files::open(path).ok()?;
-    let lines = BufReader::new(file.take(MOST_HEADER_BYTES)).lines().map_while(Result::ok);
-    let first = lines.into_iter().find(|line| !line.trim().is_empty())?;
-    let session = Session::parse(&path.display().to_string(), first.as_bytes()).ok()?;
-    Some((session.header().id().to_owned(), session.header().cwd().to_owned()))
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_working_folder_lists_its_own_sessions() {
+        let root = std::env::temp_dir().join(format!("ctxhost-store-{}", std::process::id()));
+        let store = FileSessionStore::new(&root);
+        for (id, cwd) in [("one", "/x/a-b"), ("two", "/x/a/b")] {
+            store.create(SessionHeader::for_cwd(Some(id), Path::new(cwd), 1_000)).unwrap();
+        }
+        let ids = |cwd: Option<&str>| -> Vec<String> {
+            let listed = store.list(cwd.map(Path::new)).unwrap();
+            listed.into_iter().map(|session| session.id).collect()
+        };
+        assert_eq!(ids(Some("/x/a-b")), ["one"]);
+        assert_eq!(ids(Some("/x/a/b")), ["two"]);
+        assert_eq!(ids(None).len(), 2);
+        std::fs::remove_dir_all(&root).unwrap();
+    }
 }

@@ -16,7 +16,7 @@ mod pool;
 mod schema;
 mod session_backend;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tokio_postgres::types::Type;
@@ -71,8 +71,13 @@ impl SessionStore for PostgresStore {
     }
 
     fn list(&self, cwd: Option<&Path>) -> Result<Vec<StoredSession>, SessionError> {
-        let cwd = cwd.map(|cwd| std::path::absolute(cwd).unwrap_or_else(|_| cwd.to_owned()));
-        let cwd = cwd.map(|cwd| cwd.display().to_string());
+        let folder = cwd.map(|cwd| std::path::absolute(cwd).unwrap_or_else(|_| cwd.to_owned()));
+        let folder: Option<PathBuf> = folder.map(|folder| folder.components().collect());
+        let cwd = folder.as_ref().map(|folder| folder.display().to_string());
+        // This column has no bytes that are not UTF-8, so the header decides where names may differ in them.
+        let unsure = folder.filter(|folder| {
+            folder.to_str().is_none_or(|name| name.contains(char::REPLACEMENT_CHARACTER))
+        });
         let pool = self.core.pool.clone();
         let rows = self.core.query(async move {
             let statement = "select id, cwd, (extract(epoch from changed_at) * 1000)::bigint \
@@ -85,7 +90,13 @@ impl SessionStore for PostgresStore {
             cwd: row.get(1),
             changed_ms: row.get(2),
         };
-        Ok(rows.map_err(store_error("list sessions"))?.iter().map(session).collect())
+        let rows = rows.map_err(store_error("list sessions"))?;
+        let is_listed = |session: &StoredSession| {
+            let is_of =
+                |folder: &PathBuf| self.read(&session.id).is_ok_and(|it| it.header().is_of(folder));
+            unsure.as_ref().is_none_or(is_of)
+        };
+        Ok(rows.iter().map(session).filter(is_listed).collect())
     }
 
     fn engine_stores(&self) -> Option<Arc<dyn EngineStores>> {
