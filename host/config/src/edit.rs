@@ -12,6 +12,7 @@ use toml_edit::{DocumentMut, Item, Table, TableLike, Value};
 
 use super::error::{ConfigDiagnostic, ConfigError};
 use super::json_schema::SCHEMA_LINE;
+use super::read_text;
 use ctxhost_engine::{join_ids, split_ids};
 
 pub(super) mod entry;
@@ -96,10 +97,12 @@ fn set(path: &Path, written: &str, value: Value) -> Result<SlotEdit, ConfigError
 }
 
 pub(super) fn read(path: &Path) -> Result<Option<String>, ConfigError> {
-    match ctxhost_files::read_text(path, ctxhost_files::SMALL_FILE_BYTES) {
+    match read_text(path) {
         Ok(text) => Ok(Some(text)),
-        Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(cause) => Err(ConfigError::Unreadable { path: path.to_owned(), cause }),
+        Err(ConfigError::Unreadable { cause, .. }) if cause.kind() == io::ErrorKind::NotFound => {
+            Ok(None)
+        }
+        Err(error) => Err(error),
     }
 }
 

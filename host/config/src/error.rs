@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::path::PathBuf;
+use std::string::FromUtf8Error;
 
 use miette::{Diagnostic, NamedSource, SourceSpan};
 
@@ -140,6 +141,23 @@ impl ConfigDiagnostic {
             Some(span) => diagnostic.with_label(span, "here"),
             None => diagnostic,
         }
+    }
+
+    /// The error of a file that is not UTF-8 text, with line and byte.
+    pub(super) fn from_bytes(name: &str, error: &FromUtf8Error) -> Box<Self> {
+        let at = error.utf8_error().valid_up_to();
+        let bytes = error.as_bytes();
+        let before = bytes.get(..at).unwrap_or_default();
+        let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+        let found = bytes.get(at).map(|byte| format!(" (0x{byte:02X})")).unwrap_or_default();
+        let message =
+            format!("{name} is not UTF-8 text: line {line}, byte {at} of the file{found}");
+        let text = String::from_utf8_lossy(bytes);
+        let diagnostic = ConfigDiagnostic::new(name, &text, message)
+            .with_help("save the file as UTF-8, for example with `iconv -f LATIN1 -t UTF-8`");
+        // The text has U+FFFD there.
+        let span = at..at + char::REPLACEMENT_CHARACTER.len_utf8();
+        Box::new(diagnostic.with_label(span, "not UTF-8"))
     }
 
     /// An error of the TOML editor.

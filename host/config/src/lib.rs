@@ -157,8 +157,7 @@ impl Config {
     /// Reads and resolves a file.
     pub fn load(path: impl AsRef<Path>) -> Result<Config, ConfigError> {
         let path = path.as_ref();
-        let text = ctxhost_files::read_text(path, ctxhost_files::SMALL_FILE_BYTES)
-            .map_err(|cause| ConfigError::Unreadable { path: path.to_owned(), cause })?;
+        let text = read_text(path)?;
         Config::parse(&path.display().to_string(), &text)
     }
 
@@ -174,6 +173,7 @@ impl Config {
             errors.extend(check::check_combinations_without(&origin, &errors));
             ConfigDiagnostic::combine(errors)?;
         }
+        ConfigDiagnostic::combine(providers::check_dialects(&origin))?;
         let config: Config = toml::from_str(text)
             .map_err(|error| Box::new(ConfigDiagnostic::from_toml(name, text, &error)))?;
         let config = config.resolved(origin);
@@ -248,6 +248,15 @@ impl Config {
         let start = self.setting_span(dotted_path)?.start;
         Some(spans::line_and_column(&self.origin.text, start).0)
     }
+}
+
+/// Reads a config, which is UTF-8 text.
+fn read_text(path: &Path) -> Result<String, ConfigError> {
+    let bytes = ctxhost_files::read(path, ctxhost_files::SMALL_FILE_BYTES)
+        .map_err(|cause| ConfigError::Unreadable { path: path.to_owned(), cause })?;
+    let decoded = String::from_utf8(bytes);
+    decoded
+        .map_err(|error| ConfigDiagnostic::from_bytes(&path.display().to_string(), &error).into())
 }
 
 #[cfg(test)]

@@ -2,9 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::all_settings::quote_list;
 use super::embedder::check_embedder;
 use super::error::ConfigDiagnostic;
-use super::{Config, spans};
+use super::spans::TomlValueKind;
+use super::{Config, ConfigSource, spans};
 use ctxhost_dialects::failure::ExtraPhrase;
 use ctxhost_dialects::{DialectName, FailureReason};
 use ctxhost_provider::ProviderSettings;
@@ -85,6 +87,26 @@ pub(super) fn check_providers(config: &Config, found: &mut Vec<ConfigDiagnostic>
     }
     found.extend(check_summariser(config));
     found.extend(check_embedder(config));
+}
+
+/// Checks that every provider has a dialect: the error of serde lists none.
+pub(super) fn check_dialects(origin: &ConfigSource) -> Vec<ConfigDiagnostic> {
+    let mut found = Vec::new();
+    for span in origin.spans.iter() {
+        let [table, name] = span.path.as_slice() else { continue };
+        let dialect = [table.as_str(), name, "dialect"];
+        let is_provider = table == "providers" && span.value == TomlValueKind::Table;
+        if !is_provider || origin.spans.find(&dialect).is_some() {
+            continue;
+        }
+        let table = spans::join_path(&span.path);
+        let message = format!("[{table}] has no dialect, the form of its API");
+        let error = ConfigDiagnostic::new(&origin.name, &origin.text, message);
+        let names = quote_list(DialectName::NAMES);
+        let help = format!("add a line dialect = \"…\" with one of {names}");
+        found.push(error.with_key_label(span, "in this table").with_help(help));
+    }
+    found
 }
 
 /// Checks settings that only the Anthropic dialect supports.

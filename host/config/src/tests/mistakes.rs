@@ -192,6 +192,25 @@ fn a_file_that_is_not_there() {
     assert_eq!(error.to_string(), "could not read no-such-folder/ctxhost.toml");
 }
 
+#[test]
+fn a_provider_without_a_dialect_lists_the_dialects() {
+    let found = line("[agent]\nmodel = \"x/m\"\n[providers.x]\nbase_url = \"http://x/v1\"\n");
+    assert!(found.starts_with("ctxhost.toml:3:12 [providers.x] has no dialect"), "{found}");
+    for name in ["`openai`", "`anthropic`", "`gemini`", "`ollama`"] {
+        assert!(found.contains(name), "{found}");
+    }
+}
+
+#[test]
+fn a_file_that_is_not_utf_8_names_line_and_byte() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ctxhost.toml");
+    std::fs::write(&path, b"# caf\xc3\xa9\n# caf\xe9\n").unwrap();
+    let error = Config::load(&path).unwrap_err();
+    assert!(error.to_string().ends_with("line 2, byte 13 of the file (0xE9)"), "{error}");
+    assert!(shown(&error).contains("UTF-8"), "{}", shown(&error));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
