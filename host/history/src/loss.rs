@@ -58,6 +58,9 @@ impl CompactionLoss {
     }
 }
 
+/// The largest window that a config accepts, in provider tokens: no request has more.
+const MOST_TOKENS: u64 = 1_000_000_000;
+
 /// Measures all compactions of the branch; `None` if there is none.
 ///
 /// # Errors
@@ -155,6 +158,7 @@ fn uncached_tokens(record: &Record) -> Option<u64> {
     let usage = message.get("usage")?;
     let tokens = |name: &str| usage.get(name).and_then(Value::as_u64).unwrap_or_default();
     let uncached = tokens("input").saturating_add(tokens("cacheWrite"));
-    // A request that was cancelled has a usage of zeros.
-    (uncached.saturating_add(tokens("cacheRead")) > 0).then_some(uncached)
+    // A request that was cancelled has a usage of zeros, and one above any window is a mistake of the recording.
+    let all = uncached.saturating_add(tokens("cacheRead"));
+    (1..=MOST_TOKENS).contains(&all).then_some(uncached)
 }

@@ -37,8 +37,8 @@ fn the_request_after_a_compaction_pays_for_its_new_prefix() {
         measure_loss(session, LineNumbers::OfFile).unwrap().unwrap().compactions[0].rebilled_tokens
     };
     assert_eq!(cost(&session), None);
-    // The first of them was cancelled.
-    for (input, read, write) in [(0, 0, 0), (70, 5, 30), (1, 900, 30)] {
+    // The first of them was cancelled, and the second states a usage that no window holds.
+    for (input, read, write) in [(0, 0, 0), (u64::MAX, 0, 9), (70, 5, 30), (1, 900, 30)] {
         let usage = json!({ "input": input, "cacheRead": read, "cacheWrite": write });
         say(&mut session, json!({ "role": "assistant", "content": [], "usage": usage }));
     }
