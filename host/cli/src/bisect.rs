@@ -10,6 +10,7 @@ use super::error::CliError;
 use super::output::Output;
 use super::render::format::one_line;
 use super::session_arg::shell_quote;
+use super::store::stored_hint;
 use ctxhost_history::{
     BisectResult, BranchCompaction, LineNumbers, TextFate, TextLocation, bisect,
 };
@@ -30,8 +31,13 @@ pub(super) struct BisectArgs {
 }
 
 impl BisectArgs {
-    pub(super) fn run(self, output: &mut Output) -> Result<ExitCode, CliError> {
-        let recorded = open_session(&self.session, output)?;
+    pub(super) fn run(
+        self,
+        config_path: Option<&Path>,
+        output: &mut Output,
+    ) -> Result<ExitCode, CliError> {
+        let recorded = open_session(&self.session, output)
+            .map_err(|error| stored_hint(error, &self.session, config_path))?;
         let lines = line_numbers(&recorded);
         let search = bisect(&recorded.session, &self.text, lines)?;
         let is_imported = lines == LineNumbers::None;

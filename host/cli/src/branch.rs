@@ -1,6 +1,6 @@
 //! `ctxhost branch`: forks a session.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use super::agent_folders::resolve_session;
@@ -8,10 +8,11 @@ use super::chat::blob_dirs;
 use super::clock::now_ms;
 use super::error::CliError;
 use super::output::Output;
-use super::session_arg::SessionArg;
+use super::session_arg::{SessionArg, shell_quote};
+use super::store::stored_hint;
 use ctxhost_agent::originals;
 use ctxhost_history::{ForkPoint, HistoryError, fork_session};
-use ctxhost_session::Session;
+use ctxhost_session::{Session, SessionError};
 
 /// Fork a session into a new file and print its path.
 ///
@@ -34,7 +35,11 @@ pub(super) struct BranchArgs {
 }
 
 impl BranchArgs {
-    pub(super) fn run(self, output: &mut Output) -> Result<ExitCode, CliError> {
+    pub(super) fn run(
+        self,
+        config_path: Option<&Path>,
+        output: &mut Output,
+    ) -> Result<ExitCode, CliError> {
         let until = match (self.at, self.turn, self.session.number) {
             (None, None, None) => ForkPoint::Leaf,
             (Some(id), None, None) => ForkPoint::Record(id),
@@ -42,11 +47,14 @@ impl BranchArgs {
             (None, None, Some(number)) => ForkPoint::BeforeCompaction(number),
             _ => return Err(CliError::user("give only one of --at, --turn and @N")),
         };
-        let original = &resolve_session(&self.session.path)?;
+        let named = &self.session.path;
+        let original =
+            &resolve_session(named).map_err(|error| stored_hint(error, named, config_path))?;
         let session = Session::read(original)?;
         // Absolute, since the fork may be moved or opened from another folder.
         let parent = std::path::absolute(original)?.display().to_string();
-        let fork = fork_session(&session, &until, &parent, now_ms())?;
+        let fork = fork_session(&session, &until, &parent, now_ms());
+        let fork = fork.map_err(|error| fork_error(error, original))?;
         let path = self.out.unwrap_or_else(|| original.with_file_name(fork.header().file_name()));
         // Checked before anything is written; a fork must never replace a session.
         if path.exists() {
@@ -57,5 +65,29 @@ impl BranchArgs {
         originals::copy_blobs(&session, &from, &own)?;
         output.print_unwrapped(&format!("{}\n", path.display()))?;
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// The error of a fork, with the command that lists the ids if one is unknown.
+fn fork_error(error: HistoryError, original: &Path) -> CliError {
+    match error {
+        HistoryError::Session(SessionError::UnknownRecord { id }) => {
+            let original = shell_quote(original);
+            let list = format!("`ctxhost sessions show {original}` lists the ids of its branch");
+            CliError::user(format!("no record {id:?} in {original}")).hint(list)
+        }
+        other => other.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_id_names_the_command_that_lists_them() {
+        let unknown = SessionError::UnknownRecord { id: "nope".into() };
+        let error = fork_error(unknown.into(), Path::new("a.jsonl")).to_string();
+        assert!(error.contains("\"nope\"") && error.contains("sessions show a.jsonl"), "{error}");
     }
 }

@@ -16,11 +16,11 @@ use super::run_setup;
 use super::session_arg::shell_quote;
 use super::window::parse_tokens;
 use ctxhost_agent::engine_options::failure_log;
-use ctxhost_agent::{Runtime, RuntimeBuilder, SessionId};
+use ctxhost_agent::{Runtime, RuntimeBuilder, SessionId, TurnError};
 use ctxhost_blobs::BlobDirs;
 use ctxhost_config::Config;
 use ctxhost_engine::{HostClock, state_folder};
-use ctxhost_session::{Session, SessionError, SessionFolder, SessionHeader};
+use ctxhost_session::{Session, SessionError, SessionFolder, SessionHeader, remove_unused};
 use ctxhost_store::{self as store, SessionStore, StoreKind};
 
 /// The exit code after Ctrl-C: that of a process that the signal ends, as shells report it.
@@ -73,7 +73,10 @@ impl ChatArgs {
             let store = store::open(&config.store, &sessions_root())?;
             // Before the session: a chat that cannot start leaves no empty one for --continue.
             let runtime = self.runtime(&config, store.clone(), &cwd).await?;
-            let session = self.session(&config, &*store, &cwd)?;
+            if !self.has_model(&config) {
+                return Err(TurnError::NoModel.into());
+            }
+            let ChatSession { session, new_file } = self.session(&config, &*store, &cwd)?;
             if let Some(warning) = damage_warning(&session) {
                 output.note(&warning);
             }
@@ -89,13 +92,26 @@ impl ChatArgs {
             };
             // Waits for background work, such as a compaction, before the events stop being
             // printed.
+            let closing = async {
+                runtime.shutdown().await;
+                if let Some(path) = new_file {
+                    runtime.close_session(&session).await;
+                    remove_if_unused(&path);
+                }
+            };
             tokio::select! {
-                () = runtime.shutdown() => {}
+                () = closing => {}
                 _ = tokio::signal::ctrl_c() => {}
             }
             show.finish().await;
             outcome
         })
+    }
+
+    /// Whether a model is named: without one every message would fail.
+    fn has_model(&self, config: &Config) -> bool {
+        let agent = &config.agent;
+        self.model.is_some() || agent.model.is_some() || !agent.fallbacks.is_empty()
     }
 
     async fn runtime(
@@ -126,35 +142,96 @@ impl ChatArgs {
         config: &Config,
         store: &dyn SessionStore,
         cwd: &Path,
-    ) -> Result<Session, CliError> {
+    ) -> Result<ChatSession, CliError> {
         let is_stored = config.store.kind != StoreKind::Files;
-        if let Some(id) = self.session.as_deref().filter(|_| is_stored).and_then(session_id_arg) {
-            return Ok(match store.open(id) {
-                // A given id that does not exist is created, so that scripts need not check first.
-                Err(SessionError::NotFound { .. }) => store.create(header(Some(id), cwd))?,
-                opened => opened?,
-            });
+        match &self.session {
+            Some(named) => match session_id_arg(named).filter(|_| is_stored) {
+                Some(id) => Ok(match store.open(id) {
+                    // A given id that does not exist is created, so that scripts need not check first.
+                    Err(SessionError::NotFound { .. }) => store.create(header(Some(id), cwd))?,
+                    opened => opened?,
+                }
+                .into()),
+                None => open_or_create(named, cwd),
+            },
+            None if is_stored => {
+                let newest = if self.resume { newest_stored(store, cwd)? } else { None };
+                Ok(match newest {
+                    Some(session) => session,
+                    None => store.create(header(None, cwd))?,
+                }
+                .into())
+            }
+            None => {
+                let folder = session_folder(cwd);
+                let newest = if self.resume { folder.newest_of(cwd) } else { None };
+                Ok(match newest {
+                    Some(kept) => Session::open(&kept.path)?.into(),
+                    None => ChatSession::created(folder.start_session(cwd)?),
+                })
+            }
         }
-        if self.session.is_none() && is_stored {
-            let newest = if self.resume { store.list(Some(cwd))?.into_iter().next() } else { None };
-            return Ok(match newest {
-                Some(kept) => store.open(&kept.id)?,
-                None => store.create(header(None, cwd))?,
-            });
+    }
+}
+
+/// The session of a chat.
+struct ChatSession {
+    session: Session,
+    /// Its file, if this chat created it.
+    new_file: Option<PathBuf>,
+}
+
+impl ChatSession {
+    fn created(session: Session) -> ChatSession {
+        ChatSession { new_file: session.path().map(Path::to_owned), session }
+    }
+}
+
+impl From<Session> for ChatSession {
+    fn from(session: Session) -> ChatSession {
+        ChatSession { session, new_file: None }
+    }
+}
+
+/// Opens a session file. One that does not exist is created, and one without a byte becomes a session.
+fn open_or_create(path: &Path, cwd: &Path) -> Result<ChatSession, CliError> {
+    let create = || Session::in_memory(header(None, cwd)).into_file(path);
+    // Of the name itself: a session is not written through a link.
+    match path.symlink_metadata() {
+        Ok(found) if found.is_file() && found.len() == 0 => {
+            std::fs::remove_file(path).map_err(|error| {
+                let path = path.display();
+                CliError::internal(format!("cannot replace the empty file {path}: {error}"))
+            })?;
+            Ok(create()?.into())
         }
-        if let Some(path) = &self.session {
-            return Ok(if path.exists() {
-                Session::open(path)?
-            } else {
-                Session::create(path, &cwd.display().to_string(), None)?
-            });
+        Ok(_) => Ok(Session::open(path)?.into()),
+        Err(_) => Ok(ChatSession::created(create()?)),
+    }
+}
+
+/// The newest session of a working folder in a database that has a message.
+fn newest_stored(store: &dyn SessionStore, cwd: &Path) -> Result<Option<Session>, CliError> {
+    for kept in store.list(Some(cwd))? {
+        let session = store.open(&kept.id)?;
+        if has_message(&session) {
+            return Ok(Some(session));
         }
-        let folder = session_folder(cwd);
-        let newest = folder.list().into_iter().next().filter(|_| self.resume);
-        Ok(match newest {
-            Some(kept) => Session::open(&kept.path)?,
-            None => folder.start_session(cwd)?,
-        })
+    }
+    Ok(None)
+}
+
+fn has_message(session: &Session) -> bool {
+    // One that no turn has delivered waits in the queue of the database.
+    let is_queued = || session.inbox()?.claim().ok().map(|queued| !queued.is_empty());
+    session.records().iter().any(|record| record.to_entry().is_some())
+        || is_queued().unwrap_or_default()
+}
+
+/// Removes the file of a chat that ended without a message, which `--continue` would take for the newest conversation.
+fn remove_if_unused(path: &Path) {
+    if let Err(error) = remove_unused(path) {
+        tracing::debug!(%error, "cannot remove the session of a chat without a message");
     }
 }
 
@@ -182,7 +259,7 @@ pub(super) fn session_id_arg(argument: &Path) -> Option<&str> {
 }
 
 fn header(id: Option<&str>, cwd: &Path) -> SessionHeader {
-    SessionHeader::new(id, &cwd.display().to_string(), HostClock::default().now_ms())
+    SessionHeader::for_cwd(id, cwd, HostClock::default().now_ms())
 }
 
 async fn send_once(
@@ -216,4 +293,24 @@ fn damage_warning(session: &Session) -> Option<String> {
         first.message,
         shell_quote(path)
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_file_becomes_a_session_and_only_a_new_file_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (empty, new) = (folder.path().join("e.jsonl"), folder.path().join("n.jsonl"));
+        std::fs::write(&empty, "").unwrap();
+        for (path, is_new) in [(&empty, false), (&new, true)] {
+            let opened = open_or_create(path, folder.path()).unwrap();
+            assert_eq!(opened.new_file.is_some(), is_new);
+            assert!(opened.session.header().is_of(folder.path()));
+        }
+        remove_if_unused(&new);
+        assert!(empty.metadata().unwrap().len() > 0 && !new.exists());
+        assert!(open_or_create(&empty, folder.path()).unwrap().new_file.is_none());
+    }
 }

@@ -139,19 +139,25 @@ fn check(settings: &Settings, output: &mut Output) -> Result<ExitCode, CliError>
     }
 }
 
-/// Models of the agent whose provider no table describes. No error of the file: a program that embeds the agent may
+/// Models of the agent whose name is not `provider/id`, or whose provider no table describes. No error of the file: a program that embeds the agent may
 /// bring the provider.
 fn unknown_providers(settings: &Settings) -> Vec<CliError> {
     let model = settings.agent.model.iter().map(|model| ("agent.model".to_owned(), model));
     let fallbacks = settings.agent.fallbacks.iter().enumerate();
     let fallbacks = fallbacks.map(|(at, model)| (format!("agent.fallbacks.{at}"), model));
     let unknown = model.chain(fallbacks).filter_map(|(key, model)| {
-        let (provider, _) = model.split_once('/')?;
-        if settings.provider(provider).is_some() {
-            return None;
-        }
-        let message = format!("no provider {provider:?} is configured for the model {model}");
-        let error = CliError::user(message).hint(format!("add a table [providers.{provider}]"));
+        let error = match model.split_once('/') {
+            Some((provider, id)) if !provider.is_empty() && !id.is_empty() => {
+                if settings.provider(provider).is_some() {
+                    return None;
+                }
+                let message =
+                    format!("no provider {provider:?} is configured for the model {model}");
+                CliError::user(message).hint(format!("add a table [providers.{provider}]"))
+            }
+            _ => CliError::user(format!("{key} = {model:?} is not a model name"))
+                .hint("write it as `provider/id`, with a name from [providers]"),
+        };
         Some(match engine_open::setting_location(settings, &key) {
             Some(location) => error.hint(format!("see {location}")),
             None => error,
@@ -263,4 +269,28 @@ fn value_with_unit(row: &ExplainRow) -> String {
 fn print_schema(output: &mut Output) -> Result<ExitCode, CliError> {
     output.print_unwrapped(&format!("{:#}\n", json_schema()))?;
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_bad_model_name_is_reported() {
+        let text = "[agent]\nmodel = \"gpt\"\nfallbacks = [\"x/m\", \"m\", \"here/m\", \"here/\"]\n\
+                    [providers.here]\ndialect = \"openai\"\n";
+        let settings = Settings::parse("ctxhost.toml", text).unwrap();
+        let found: Vec<String> =
+            unknown_providers(&settings).iter().map(ToString::to_string).collect();
+        let expected = [
+            "agent.model = \"gpt\"",
+            "[providers.x]",
+            "fallbacks.1 = \"m\"",
+            "fallbacks.3 = \"here/\"",
+        ];
+        assert_eq!(found.len(), expected.len(), "{found:?}");
+        for (error, part) in found.iter().zip(expected) {
+            assert!(error.contains(part) && error.contains("see ctxhost.toml:"), "{error}");
+        }
+    }
 }

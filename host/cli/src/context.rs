@@ -11,6 +11,7 @@ use super::output::Output;
 use super::render::context_usage::{self, NextRequest};
 use super::render::format::group_digits;
 use super::run_setup;
+use super::store::stored_hint;
 use super::window::parse_tokens;
 use ctxhost_agent::context_usage::ContextUsage;
 use ctxhost_agent::replay::report::ReplayWindow;
@@ -37,7 +38,8 @@ impl ContextArgs {
         config_path: Option<&Path>,
         output: &mut Output,
     ) -> Result<ExitCode, CliError> {
-        let path = resolve_session(&self.session)?;
+        let path = resolve_session(&self.session)
+            .map_err(|error| stored_hint(error, &self.session, config_path))?;
         let config = run_setup::find_config(config_path, &path, output)?;
         let recorded = open_session(&path, output)?;
         let (session, recorded_tokens) = (recorded.session, recorded.window_tokens);

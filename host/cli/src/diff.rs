@@ -1,5 +1,6 @@
 //! `ctxhost diff`: what a compaction dropped, replaced and kept.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use super::agent_folders::{line_numbers, open_session};
@@ -7,6 +8,7 @@ use super::error::CliError;
 use super::output::Output;
 use super::render;
 use super::session_arg::SessionArg;
+use super::store::stored_hint;
 use ctxhost_history::diff_compaction;
 
 /// Show what a compaction dropped, replaced and kept.
@@ -27,8 +29,13 @@ pub(super) struct DiffArgs {
 }
 
 impl DiffArgs {
-    pub(super) fn run(self, output: &mut Output) -> Result<ExitCode, CliError> {
-        let recorded = open_session(&self.session.path, output)?;
+    pub(super) fn run(
+        self,
+        config_path: Option<&Path>,
+        output: &mut Output,
+    ) -> Result<ExitCode, CliError> {
+        let recorded = open_session(&self.session.path, output)
+            .map_err(|error| stored_hint(error, &self.session.path, config_path))?;
         let lines = line_numbers(&recorded);
         let difference = diff_compaction(&recorded.session, self.session.number, lines)?;
         if self.json {

@@ -8,6 +8,7 @@ use super::chat::blob_dirs;
 use super::error::CliError;
 use super::output::Output;
 use super::render::format::format_count;
+use super::store::stored_hint;
 use ctxhost_blobs::ImageStore;
 use ctxhost_history::{self as history, ExportCounts, RedactionCounts, write_new};
 use ctxhost_session::Session;
@@ -43,8 +44,13 @@ enum ExportFormat {
 }
 
 impl ExportArgs {
-    pub(super) fn run(self, output: &mut Output) -> Result<ExitCode, CliError> {
-        let path = resolve_session(&self.session)?;
+    pub(super) fn run(
+        self,
+        config_path: Option<&Path>,
+        output: &mut Output,
+    ) -> Result<ExitCode, CliError> {
+        let path = resolve_session(&self.session)
+            .map_err(|error| stored_hint(error, &self.session, config_path))?;
         let session = open_session(&path, output)?.session;
         let counts = match self.format {
             ExportFormat::Json => self.export_json(&session, &path, output)?,

@@ -8,6 +8,7 @@ use super::chat::blob_dirs;
 use super::error::CliError;
 use super::output::Output;
 use super::output_file::OutputFile;
+use super::store::stored_hint;
 use ctxhost_agent::originals::{self, OriginalError, StoredOriginal};
 use ctxhost_session::Session;
 
@@ -31,8 +32,13 @@ pub(super) struct FetchArgs {
 }
 
 impl FetchArgs {
-    pub(super) fn run(self, output: &mut Output) -> Result<ExitCode, CliError> {
-        let path = resolve_session(&self.session)?;
+    pub(super) fn run(
+        self,
+        config_path: Option<&Path>,
+        output: &mut Output,
+    ) -> Result<ExitCode, CliError> {
+        let path = resolve_session(&self.session)
+            .map_err(|error| stored_hint(error, &self.session, config_path))?;
         let file = self
             .out
             .as_deref()

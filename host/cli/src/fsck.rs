@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::chat::sessions_root;
 use super::error::{CliError, recording_error};
+use super::json_path::json_path;
 use super::output::Output;
 use super::render::format::{format_count, group_digits};
 use ctxhost_session::fsck::{FsckNote, FsckReport, SessionFault, is_failed_repair};
@@ -211,7 +212,7 @@ impl FsckSummary {
     fn to_json(&self) -> Value {
         let folders = self.folders.iter();
         json!({
-            "folders": folders.map(|folder| json!({ "note": folder.note, "repaired": folder.repaired })).collect::<Vec<_>>(),
+            "folders": folders.map(|folder| json!({ "note": note_json(&folder.note), "repaired": folder.repaired })).collect::<Vec<_>>(),
             "sessions": self.sessions.iter().map(session_json).collect::<Vec<_>>(),
             "messages": self.messages(),
             "damaged": self.damaged(),
@@ -246,14 +247,18 @@ fn note_line(session: &FsckReport, note: &FsckNote) -> String {
     }
 }
 
+fn note_json(note: &FsckNote) -> Value {
+    json!({ "kind": note.kind, "path": json_path(&note.path), "message": note.message })
+}
+
 fn session_json(session: &FsckReport) -> Value {
     json!({
-        "path": session.path,
+        "path": json_path(&session.path),
         "messages": session.messages,
         "sound": session.is_intact(),
         "open_in": session.holder,
         "faults": session.faults,
-        "notes": session.notes,
+        "notes": session.notes.iter().map(note_json).collect::<Vec<_>>(),
         "repairs": session.repairs,
     })
 }
@@ -305,6 +310,20 @@ mod tests {
         let modes = ["own", "damaged", "log", "qwen", "empty"]
             .map(|name| mode(&folder.path().join(format!("{name}.jsonl"))));
         assert_eq!(modes, [0o600, 0o600, 0o644, 0o644, 0o644]);
+    }
+
+    #[test]
+    fn a_name_that_is_not_utf_8_is_written_as_json() {
+        use std::os::unix::ffi::OsStrExt as _;
+        let folder = folder();
+        let path = folder.path().join(std::ffi::OsStr::from_bytes(b"caf\xe9.jsonl"));
+        fs::copy(folder.path().join("own.jsonl"), &path).unwrap();
+        let args = FsckArgs { paths: vec![path], repair: false, json: true };
+        let report = args.check().unwrap().to_json();
+        let session = &report["sessions"][0];
+        for shown in [&session["path"], &session["notes"][0]["path"]] {
+            assert!(shown.as_str().unwrap().contains("caf\u{fffd}.jsonl"), "{report}");
+        }
     }
 
     #[test]

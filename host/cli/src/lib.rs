@@ -30,6 +30,7 @@ mod fetch;
 mod fsck;
 mod gc;
 mod install;
+mod json_path;
 mod locked;
 mod log;
 mod new;
@@ -174,17 +175,17 @@ pub fn run() -> ExitCode {
         Command::Ui(command) => command.run(output),
         Command::Sessions(command) => command.run(config, output),
         Command::Compact(command) => command.run(config, output),
-        Command::Diff(command) => command.run(output),
+        Command::Diff(command) => command.run(config, output),
         Command::Context(command) => command.run(config, output),
         Command::Statusline(command) => command.run(config, output),
-        Command::Fetch(command) => command.run(output),
+        Command::Fetch(command) => command.run(config, output),
         Command::Fsck(command) => command.run(output),
-        Command::Undo(command) => command.run(output),
-        Command::Restore(command) => command.run(output),
-        Command::Branch(command) => command.run(output),
-        Command::Bisect(command) => command.run(output),
+        Command::Undo(command) => command.run(config, output),
+        Command::Restore(command) => command.run(config, output),
+        Command::Branch(command) => command.run(config, output),
+        Command::Bisect(command) => command.run(config, output),
         Command::Bench(command) => command.run(config, output),
-        Command::Export(command) => command.run(output),
+        Command::Export(command) => command.run(config, output),
         Command::Gc(command) => command.run(config, output),
         Command::Engines(command) => command.run(config, output),
         Command::Install(command) => command.run(config, output),

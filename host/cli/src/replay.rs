@@ -15,6 +15,7 @@ use super::output::Output;
 use super::output_file::OutputFile;
 use super::render;
 use super::run_setup;
+use super::store::stored_hint;
 use super::window::parse_tokens;
 use ctxhost_agent::engine_registry::EngineRegistry;
 use ctxhost_agent::replay;
@@ -84,7 +85,10 @@ impl ReplayArgs {
         let runtime = runtime.map_err(|error| CliError::internal(error.to_string()))?;
         let mut reports = Vec::new();
         for source in &self.sessions {
-            let recorded = source.open()?;
+            let recorded = source.open().map_err(|error| match source.file() {
+                Some(named) => stored_hint(error, named, config_path),
+                None => error,
+            })?;
             let config = run_setup::find_config(config_path, &source.config_anchor(), output)?;
             let report = runtime.block_on(self.replay(source, &recorded, &config, output))?;
             if !self.json && !self.markdown {

@@ -1,6 +1,6 @@
 //! `ctxhost restore`: brings compacted turns back into the context.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use super::agent_folders::resolve_session;
@@ -9,6 +9,7 @@ use super::error::CliError;
 use super::output::Output;
 use super::render::format::format_count;
 use super::session_arg::shell_quote;
+use super::store::stored_hint;
 use ctxhost_history::{RestoreRequest, RestoredMessage, TurnRange, build_restoration};
 use ctxhost_session::Session;
 
@@ -32,9 +33,14 @@ pub(super) struct RestoreArgs {
 }
 
 impl RestoreArgs {
-    pub(super) fn run(self, output: &mut Output) -> Result<ExitCode, CliError> {
+    pub(super) fn run(
+        self,
+        config_path: Option<&Path>,
+        output: &mut Output,
+    ) -> Result<ExitCode, CliError> {
         let shown_as = shell_quote(&self.session);
-        let path = resolve_session(&self.session)?;
+        let path = resolve_session(&self.session)
+            .map_err(|error| stored_hint(error, &self.session, config_path))?;
         let wanted = match (self.turn, self.entry) {
             (Some(range), _) => RestoreRequest::Turns(range),
             (None, Some(id)) => RestoreRequest::Entry(id),

@@ -1,6 +1,6 @@
 //! Parses sessions and compactions on the command line: `SESSION`, `SESSION@2`, `@2`.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 /// A session, and optionally one of its compactions.
@@ -16,14 +16,30 @@ impl From<OsString> for SessionArg {
     /// A file whose name ends in `@2` is taken as it is.
     fn from(text: OsString) -> SessionArg {
         let numbered = || {
-            // A path that is not UTF-8 names no compaction with it: `undo` takes the number as an argument too.
-            let (path, number) = text.to_str()?.rsplit_once('@')?;
-            Some(SessionArg { path: path.into(), number: Some(number.parse().ok()?) })
+            let (path, number) = split_number(&text)?;
+            Some(SessionArg { path, number: Some(number) })
         };
         // A file may have `@` in its name, so an existing path is never split.
         let numbered = if Path::new(&text).exists() { None } else { numbered() };
         numbered.unwrap_or_else(|| SessionArg { path: text.into(), number: None })
     }
+}
+
+/// Splits `SESSION@2`. The path may have bytes that are not UTF-8.
+#[cfg(unix)]
+fn split_number(text: &OsStr) -> Option<(PathBuf, i64)> {
+    use std::os::unix::ffi::OsStrExt as _;
+    let bytes = text.as_bytes();
+    let (path, number) = bytes.split_at_checked(bytes.iter().rposition(|byte| *byte == b'@')?)?;
+    let number = str::from_utf8(number).ok()?.strip_prefix('@')?.parse().ok()?;
+    Some((OsStr::from_bytes(path).into(), number))
+}
+
+/// Splits `SESSION@2`.
+#[cfg(not(unix))]
+fn split_number(text: &OsStr) -> Option<(PathBuf, i64)> {
+    let (path, number) = text.to_str()?.rsplit_once('@')?;
+    Some((path.into(), number.parse().ok()?))
 }
 
 /// Parses `@2`, the second compaction of a branch.
@@ -65,6 +81,11 @@ mod tests {
             let named = SessionArg::from(OsString::from(text));
             assert_eq!((named.path, named.number), (path.into(), number), "{text}");
         }
+        use std::os::unix::ffi::OsStrExt as _;
+        let bytes = OsStr::from_bytes(b"caf\xe9.jsonl@1");
+        let named = SessionArg::from(bytes.to_owned());
+        let path = OsStr::from_bytes(b"caf\xe9.jsonl");
+        assert_eq!((named.path.as_os_str(), named.number), (path, Some(1)));
         assert_eq!(parse_compaction("@3"), Ok(3));
         assert!(parse_compaction("3").is_err() && parse_compaction("@x").is_err());
     }

@@ -71,10 +71,13 @@ impl SessionsCommand {
 
 fn list(cwd: &Path) -> String {
     let kept = session_folder(cwd).list();
-    if kept.is_empty() {
+    // Without its header nothing tells the working folder of a session: it is listed, so that it can be repaired.
+    let is_listed = |kept: &&SessionFile| kept.header().is_none_or(|header| header.is_of(cwd));
+    let listed: String = kept.iter().filter(is_listed).map(session_line).collect();
+    if listed.is_empty() {
         return "no sessions in this folder; start one with `ctxhost chat`\n".into();
     }
-    kept.iter().map(session_line).collect()
+    listed
 }
 
 fn list_stored(store: &dyn SessionStore, cwd: &Path) -> Result<String, CliError> {

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use super::chat::sessions_root;
+use super::config::load_config;
 use super::error::CliError;
 use super::output::Output;
 use super::render::format::{format_count, group_digits};
@@ -51,6 +52,24 @@ impl StoreCommand {
         let is_whole = copied.failed.is_empty() && copied.different.is_empty();
         Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(1) })
     }
+}
+
+/// Adds to the error of a session that is not a file where the config keeps sessions, if that is a database.
+pub(super) fn stored_hint(error: CliError, named: &Path, config_path: Option<&Path>) -> CliError {
+    // The error stays as it is if the config has one of its own.
+    let is_stored = || load_config(config_path).is_ok_and(|config| is_database(&config));
+    if named.exists() || !is_stored() {
+        return error;
+    }
+    error.hint(
+        "[store] keeps the sessions of `chat` in PostgreSQL, and this command reads files only; `ctxhost sessions list` \
+         lists them, `ctxhost sessions show ID` prints one",
+    )
+}
+
+/// Whether sessions are in a database.
+pub(super) fn is_database(config: &Config) -> bool {
+    config.store.kind == StoreKind::Postgres
 }
 
 fn settings(config: &Config, to: Option<String>) -> StoreSettings {

@@ -1,5 +1,6 @@
 //! `ctxhost undo`: undoes a compaction.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use super::agent_folders::resolve_session;
@@ -7,6 +8,7 @@ use super::error::CliError;
 use super::output::Output;
 use super::render::format::format_count;
 use super::session_arg::{SessionArg, parse_compaction};
+use super::store::stored_hint;
 use ctxhost_history::{self as history, BranchCompaction, TranscriptMeasure, UndoReport};
 use ctxhost_session::Session;
 
@@ -29,7 +31,11 @@ pub(super) struct UndoArgs {
 }
 
 impl UndoArgs {
-    pub(super) fn run(self, output: &mut Output) -> Result<ExitCode, CliError> {
+    pub(super) fn run(
+        self,
+        config_path: Option<&Path>,
+        output: &mut Output,
+    ) -> Result<ExitCode, CliError> {
         // `SESSION@2` and `SESSION @2` are both accepted, but not at once.
         let number = match (self.number, self.session.number) {
             (Some(_), Some(_)) => {
@@ -40,7 +46,9 @@ impl UndoArgs {
             }
             (number, of_session) => number.or(of_session),
         };
-        let mut session = Session::open(&resolve_session(&self.session.path)?)?;
+        let path = &self.session.path;
+        let file = resolve_session(path).map_err(|error| stored_hint(error, path, config_path))?;
+        let mut session = Session::open(&file)?;
         let undone = history::undo_compaction(&mut session, number)?;
         output.print(&describe_undo(&undone))?;
         Ok(ExitCode::SUCCESS)

@@ -105,7 +105,14 @@ fn without_a_session_the_status_line_takes_the_newest_of_the_folder() {
     let name = name.trim_start_matches('/').replace('/', "-");
     let kept = folder.path().join(format!("sessions/--{name}--"));
     fs::create_dir_all(&kept).unwrap();
-    fs::copy(&path, kept.join("a.jsonl")).unwrap();
+    let text = fs::read_to_string(&path).unwrap();
+    // Of a working folder that shares the session folder.
+    fs::write(kept.join("a.jsonl"), &text).unwrap();
+    assert_eq!(run(), "legacy · no session yet\n");
+    let (header, rest) = text.split_once('\n').unwrap();
+    let mut header: Value = serde_json::from_str(header).unwrap();
+    header["cwd"] = work.canonicalize().unwrap().display().to_string().into();
+    fs::write(kept.join("a.jsonl"), format!("{header}\n{rest}")).unwrap();
     assert!(run().contains(" tokens, window 200,000 · 0 compactions"), "{}", run());
 }
 

@@ -1,5 +1,6 @@
 //! Slash commands of the chat.
 
+use super::event_printer::describe_compaction;
 use crate::engine_open::registry_error;
 use crate::error::CliError;
 use crate::render::context_usage::{self, NextRequest};
@@ -9,6 +10,7 @@ use crate::session_arg::parse_compaction;
 use ctxhost_agent::context_usage::ContextUsage;
 use ctxhost_agent::{ReloadError, Runtime, SessionId, WindowOccupancy};
 use ctxhost_config::Config;
+use ctxhost_context::{CompactionOutcome, CompactionVerdict};
 
 /// A slash command.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,9 +70,7 @@ pub(super) async fn run(
 ) -> Result<String, CliError> {
     match command {
         ChatCommand::Compact { focus } => {
-            // Each outcome is printed as an event.
-            let outcomes = runtime.compact(session, focus.as_deref()).await?;
-            Ok(format!("{} attempted", format_count(outcomes.len() as u64, "compaction")))
+            Ok(describe_attempts(&runtime.compact(session, focus.as_deref()).await?))
         }
         ChatCommand::Context => {
             Ok(describe_context(&runtime.occupancy(session).await?, TextStyle::default()))
@@ -98,6 +98,19 @@ pub(super) async fn run(
         ChatCommand::Help => Ok(HELP.into()),
         ChatCommand::Quit => Ok(String::new()),
     }
+}
+
+/// The attempts that changed nothing, each reason once, and their number. An applied one is printed as an event.
+fn describe_attempts(outcomes: &[CompactionOutcome]) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for outcome in outcomes {
+        let line = describe_compaction(outcome);
+        if outcome.verdict != CompactionVerdict::Applied && !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    lines.push(format!("{} attempted", format_count(outcomes.len() as u64, "compaction")));
+    lines.join("\n")
 }
 
 fn describe_context(occupancy: &WindowOccupancy, style: TextStyle) -> String {

@@ -15,6 +15,7 @@ use crate::render::style::{TextStyle, Tone};
 use ctxhost_agent::Runtime;
 use ctxhost_agent::event::{EventKind, RuntimeEvent};
 use ctxhost_context::{CompactionOutcome, CompactionVerdict};
+use ctxhost_engine_api::Trigger;
 use ctxhost_provider::RetryWait;
 use ctxhost_retention::Shares;
 
@@ -132,6 +133,10 @@ impl TerminalView {
             EventKind::Assembled { fallback: None, .. } => self.shown_fallback = None,
             EventKind::NotesSaved { chars, .. } if *chars > 0 => self.note("~ notes saved"),
             EventKind::NotesFailed { why, .. } => self.note(&format!("! notes not saved: {why}")),
+            // The answer to `/compact` has these reasons, each once.
+            EventKind::Compaction(outcome)
+                if outcome.trigger == Trigger::Manual
+                    && outcome.verdict != CompactionVerdict::Applied => {}
             EventKind::Compaction(outcome) => self.note(&describe_compaction(outcome)),
             EventKind::CompactionRecommended => {
                 self.note("! the session is nearly full; /compact makes room");

@@ -1,7 +1,7 @@
 //! Sources of a replay: a file, or a built-in demo.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
 
@@ -61,6 +61,14 @@ impl SessionSource {
             SessionSource::File(path) => import::open_file(&resolve_session(path)?)?,
             SessionSource::Demo(demo) => demo.open()?,
         })
+    }
+
+    /// Its name on the command line; `None` for a demo.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        match self {
+            SessionSource::File(path) => Some(path),
+            SessionSource::Demo(_) => None,
+        }
     }
 
     /// The name in reports: a file without its folders.

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::chat::blob_dirs;
 use crate::error::CliError;
+use crate::json_path::json_path;
 use crate::output::Output;
 use crate::render::format::{format_bytes, format_count, one_line};
 use crate::render::grid::{Grid, GridColumn};
@@ -77,7 +78,7 @@ fn to_text(usage: &DiskUsage, roots: &[PathBuf], style: TextStyle) -> String {
 fn to_json(usage: &DiskUsage) -> Value {
     let sessions = usage.sessions.iter().map(|session| {
         json!({
-            "path": session.path,
+            "path": json_path(&session.path),
             "logical_bytes": session.logical_bytes,
             "stored_bytes": session.stored_bytes,
         })
