@@ -79,6 +79,7 @@ pub(super) struct DoctorReport {
     /// Files that cannot be read.
     pub(super) unreadable: Vec<UnreadableFile>,
     /// The folders and files that were searched.
+    #[serde(serialize_with = "super::json_path::serialize_list")]
     pub(super) searched: Vec<PathBuf>,
     /// Whether the folders of agents may be read with `--yes` and were not.
     #[serde(skip)]
@@ -91,6 +92,7 @@ pub(super) struct DoctorReport {
 /// A file that cannot be read.
 #[derive(Debug, Serialize)]
 pub(super) struct UnreadableFile {
+    #[serde(serialize_with = "super::json_path::serialize")]
     pub(super) path: PathBuf,
     pub(super) reason: String,
 }
