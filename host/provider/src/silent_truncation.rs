@@ -83,7 +83,13 @@ pub struct CountHistory {
     /// The last answer, which the server may have cached as well.
     answer_tokens: u64,
     counts_cached: bool,
+    /// How many counts in a row include the previous one, by their sizes alone.
+    including_counts: u32,
 }
+
+/// So many counts in a row that include the previous one prove that a server counts cached tokens. A server that omits
+/// them counts whole prompts only where its cache has expired.
+const PROVING_COUNTS: u32 = 4;
 
 impl CountHistory {
     /// The history after another answer without a detection. `grew` means that the prompt extended
@@ -101,18 +107,46 @@ impl CountHistory {
             counted_tokens,
             answer_tokens: usage.output,
             counts_cached,
+            including_counts: self.including_counts_with(sent, counted_tokens),
         }
     }
 
     /// Whether the server is known to count cached tokens. Until then a count may be of the new part alone.
     pub fn counts_cached(&self) -> bool {
-        self.counts_cached
+        // Sizes alone do not show that a prompt extends the previous one. So they prove nothing about a truncation, and a
+        // lower count withdraws what they prove.
+        self.counts_cached || self.including_counts >= PROVING_COUNTS
+    }
+
+    /// The counts in a row that include the previous one, with this one.
+    fn including_counts_with(self, sent: &SentPrompt, counted: u64) -> u32 {
+        let (before, new) = (self.counted_tokens, self.new_tokens(sent));
+        if before == 0 || self.estimated_tokens == 0 {
+            return self.including_counts;
+        }
+        // Of the last count, since the factor of a server may be far from 1.
+        let factor = before as f64 / self.estimated_tokens as f64;
+        let part = |tokens: u64, share: f64| (tokens as f64 * factor * share) as u64;
+        if new == 0 {
+            // The prompt became smaller, and so does an honest count.
+            let is_similar = counted >= part(sent.estimated_tokens, 0.75);
+            return if is_similar { self.including_counts } else { 0 };
+        }
+        // An estimate of a new part may err by more than that of a prompt, so a count slightly below it shows nothing.
+        if counted <= before || counted < before + part(new, 0.25) {
+            0
+        } else if counted < before + part(new, 0.5) || new > before / 4 {
+            self.including_counts
+        } else {
+            self.including_counts.saturating_add(1)
+        }
     }
 
     /// The history after the prompt was rebuilt: knowledge of the server stays, sizes are dropped.
     #[must_use]
     pub fn reset_sizes(self) -> CountHistory {
-        CountHistory { counts_cached: self.counts_cached, ..CountHistory::default() }
+        let CountHistory { counts_cached, including_counts, .. } = self;
+        CountHistory { counts_cached, including_counts, ..CountHistory::default() }
     }
 
     /// Whether the count of a prompt that grew little includes the previous prompt. A server that

@@ -122,6 +122,51 @@ fn new_parts_of_one_size_are_not_a_cut_where_cached_tokens_are_omitted() {
     }
 }
 
+/// Whether a server is known to count cached tokens, by its counts of prompts of which only the sizes are known.
+fn is_proven(estimates_and_counts: impl IntoIterator<Item = (u64, u64)>) -> bool {
+    let with = |counts: CountHistory, (estimate, count): (u64, u64)| {
+        let sent = sent(estimate, CountBasis::Estimated, 131_072);
+        counts.with_answer(&sent, &counted(count, 90), false)
+    };
+    estimates_and_counts.into_iter().fold(CountHistory::default(), with).counts_cached()
+}
+
+#[test]
+fn counts_that_grow_with_the_prompt_prove_that_cached_tokens_are_counted() {
+    for factor_percent in [40, 60, 80, 100, 150] {
+        let honest = |turn: u64| (1_500 * turn, 1_500 * turn * factor_percent / 100);
+        assert!(is_proven((1..=20).map(honest)), "{factor_percent}");
+        assert!(!is_proven((1..=3).map(honest)), "{factor_percent}: too few");
+    }
+}
+
+#[test]
+fn counts_of_new_parts_prove_nothing() {
+    let sizes = |new: fn(u64) -> u64| {
+        (1..=30).scan(0, move |sum, turn| {
+            *sum += new(turn);
+            Some((*sum, new(turn)))
+        })
+    };
+    assert!(!is_proven(sizes(|_| 1_500)));
+    assert!(!is_proven(sizes(|turn| 100 * turn)));
+    assert!(!is_proven(sizes(|turn| 1 << (turn / 2))));
+    // A prompt that is cut has the same count again.
+    assert!(!is_proven((1..=30).map(|turn| (20_000 + 300 * turn, 8_194 + turn % 3))));
+}
+
+#[test]
+fn a_low_count_withdraws_the_proof() {
+    // The cache has expired before each of these, and then it has not.
+    let slow = (1..=20).map(|turn| (1_500 * turn, 1_500 * turn));
+    assert!(is_proven(slow.clone()));
+    assert!(!is_proven(slow.clone().chain([(31_500, 1_500)])));
+    // The same request again.
+    assert!(!is_proven(slow.clone().chain([(30_000, 5)])));
+    // A smaller prompt has a smaller count.
+    assert!(is_proven(slow.chain([(10_000, 9_500)])));
+}
+
 #[test]
 fn a_new_part_may_have_the_size_of_a_cut_by_chance() {
     // The file that was just read has 2,050 tokens, and the server counts nothing else.
