@@ -142,14 +142,18 @@ async fn recover_overflow(
     let retry = &mut turn.retry;
     retry.max_output_tokens = overflow.max_output_tokens.or(retry.max_output_tokens);
     retry.cap_tokens = target.max_tokens;
+    retry.drops_attachments = target.drops_attachments;
     let action = match (overflow.max_output_tokens, target.max_tokens) {
+        _ if target.drops_attachments => "the older half of images and files left out".to_owned(),
         (Some(tokens), None) => format!("answers limited to {} tokens", group_thousands(tokens)),
         (_, cap) => {
             format!("conversation limited to {} tokens", group_thousands(cap.unwrap_or_default()))
         }
     };
     turn.guard.emit(EventKind::recovering(&failure, action));
-    turn.prepare_request(Trigger::Overflow).await
+    let request = turn.prepare_request(Trigger::Overflow).await;
+    turn.retry.drops_attachments = false;
+    request
 }
 
 /// Compacts after a timeout: providers slow down when the window is nearly full.

@@ -255,8 +255,8 @@ impl SessionGuard {
             return None;
         }
         let overflow = self.active.context.overflow(target, &sent, failure);
-        // A limit per minute is not a window.
-        if !failure.is_ceiling {
+        // Neither a limit per minute nor one of bytes is a window.
+        if !failure.is_ceiling && !failure.is_byte_limit {
             let (session, models) = (self.lock.session_id(), &self.state.models);
             let assumed = (&target.model, target.window_tokens);
             models.record_refusal(assumed, session, failure, overflow.refused_tokens);

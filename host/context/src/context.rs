@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ctxhost_engine_api::transcript::tokens;
-use ctxhost_engine_api::{AfterTurnRequest, CommitTurnRequest, Flags, ModelRef, Role, Transcript};
+use ctxhost_engine_api::{
+    AfterTurnRequest, CommitTurnRequest, Flags, ModelRef, Role, Transcript, Trigger,
+};
 
 use crate::accounting::{LearnedWindow, RequestSize, SizePart, TokenAccounting, TokenCount};
 use crate::error::ContextError;
@@ -19,7 +21,7 @@ use crate::target::{Budget, Target};
 use ctxhost_dialects::ProviderError;
 use ctxhost_dialects::message::{StopReason, TokenUsage};
 use ctxhost_engine::ActiveEngine;
-use ctxhost_invariants::progress::CompactionLimits;
+use ctxhost_invariants::{self as invariants, progress::CompactionLimits};
 use ctxhost_models::ModelName;
 use ctxhost_provider::silent_truncation::{CountBasis, CountHistory, SentPrompt, SilentTruncation};
 use ctxhost_session::{RecordBody, Session, SessionError};
@@ -252,6 +254,11 @@ impl Context {
         let counted = overflow::prompt_only(failure, expected_tokens, target.output_tokens);
         let refused_tokens = overflow::refused_tokens(&counted, expected_tokens, target);
         let learned = self.learn_overflow(target, sent, &counted, refused_tokens);
+        target.drops_attachments = failure.is_byte_limit && self.has_old_attachments();
+        if target.drops_attachments {
+            target.trigger = Trigger::Overflow;
+            return Overflow { max_output_tokens: None, learned, refused_tokens };
+        }
         let window_tokens = self.window_tokens(target);
         let refusal =
             RefusedRequest { failure, sent, expected_tokens, upper_tokens, window_tokens };
@@ -384,8 +391,9 @@ impl Context {
         if let Some(prompt_tokens) = failure.prompt_tokens {
             self.accounting.record_count(&target.model, &sent.size, prompt_tokens);
         }
-        if failure.is_ceiling {
-            // A limit per minute does not depend on the window.
+        // A limit per minute does not depend on the window, and neither does one of bytes where images and files take most of them.
+        let is_of_files = failure.is_byte_limit && invariants::has_attachments(&self.view());
+        if failure.is_ceiling || is_of_files {
             return None;
         }
         match failure.limit_tokens.filter(|tokens| *tokens > 0) {

@@ -45,6 +45,8 @@ pub(crate) fn shrink_target(target: &mut Target, refusal: &RefusedRequest<'_>) -
     let smaller_tokens = (refusal.sent.conversation_tokens as f64 * SMALLER_SHARE) as u64;
     let (output_tokens, conversation_tokens) = match ceiling_tokens {
         Some(limit_tokens) => fit_under_ceiling(target, refusal, limit_tokens, smaller_tokens),
+        // An answer has no bytes yet.
+        None if refusal.failure.is_byte_limit => (None, Some(smaller_tokens)),
         None => match shorter_answer(target, refusal) {
             Some(tokens) => (Some(tokens), None),
             None => (None, Some(smaller_tokens)),

@@ -68,9 +68,11 @@ impl Context {
         progress: &mut PromptProgress,
     ) -> Result<Option<Box<Prompt>>, ContextError> {
         progress.took += self.ingest().await?;
-        if let Some(outcome) = self.shorten_long_requests(request.target, request.budget)? {
-            progress.compactions.push(outcome);
-            progress.took += self.ingest().await?;
+        for shorten in [Context::drop_attachments, Context::shorten_long_requests] {
+            if let Some(outcome) = shorten(self, request.target, request.budget)? {
+                progress.compactions.push(outcome);
+                progress.took += self.ingest().await?;
+            }
         }
         self.limits.begin_request();
         loop {

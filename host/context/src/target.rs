@@ -28,6 +28,8 @@ pub struct Target {
     /// The maximum size that the caller wants, in estimated tokens. A compaction for much less than the next prompt may have does not
     /// count for it, as with a smaller window.
     pub requested_tokens: Option<u64>,
+    /// Whether the oldest images and files are left out first: the provider refused the bytes of the request.
+    pub drops_attachments: bool,
     /// The conversation's share of the budget; `None` for all of it.
     pub budget_share: Option<f64>,
     /// A fixed budget, instead of one derived from the window.

@@ -22,7 +22,7 @@ use ctxhost_engine_api::transcript::tokens::group_thousands;
 use ctxhost_engine_api::{Plan, Transcript};
 
 use self::base::TrimBase;
-pub(super) use self::cost::shorten_entry;
+pub(super) use self::cost::{has_files, shorten_entry, text_to_shorten};
 use self::fill::TrimFiller;
 pub use self::fill::{LedgerBudget, LedgerWriter};
 use super::pinned::{PinnedEntries, live_tool_round};

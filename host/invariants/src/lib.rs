@@ -34,6 +34,7 @@ mod ranges;
 mod reinsert;
 mod request_end;
 
+mod attachments;
 mod emergency_trim;
 mod long_requests;
 mod verify;
@@ -45,6 +46,7 @@ mod tests;
 
 use ctxhost_engine_api::{Action, Plan, PlanItem, Transcript};
 
+pub use attachments::{drop_old_attachments, has_attachments};
 pub use budget::FAIR_BUDGET_TOKENS;
 pub use emergency_trim::{
     EmergencyTrimError, LedgerBudget, LedgerWriter, emergency_trim, pinned_tokens,

@@ -10,6 +10,7 @@ use std::fmt;
 
 use ctxhost_engine_api::transcript::tokens::group_thousands;
 use ctxhost_engine_api::{ContentBlock, Entry, Flags, Message, PlanItem, Role, Transcript};
+use foldhash::fast::RandomState;
 
 use super::PinReason;
 
@@ -114,7 +115,7 @@ pub struct InvariantVerifier {
     pinned: Vec<u64>,
     newest_user: Option<u64>,
     /// By entry. Requests repeat their history, and an entry of an epoch never changes.
-    ids: HashMap<u64, EntryIds>,
+    ids: HashMap<u64, EntryIds, RandomState>,
 }
 
 /// The ids of the calls of an entry, or the id of its result.
@@ -172,23 +173,21 @@ impl InvariantVerifier {
             let raw_bytes = entry.raw().len();
             if self.ids.get(&entry.seq()).is_none_or(|known| known.raw_bytes != raw_bytes) {
                 let ids = ids_of_message(entry.message(), entry.role());
-                let ids = ids.into_iter().map(Cow::into_owned).collect();
                 self.ids.insert(entry.seq(), EntryIds { raw_bytes, ids });
             }
         }
     }
 
     /// The ids of the calls of an item, or the id of its result.
-    fn ids_of<'s>(&'s self, item: &'s PlanItem<'_>) -> Vec<Cow<'s, str>> {
+    fn ids_of(&self, item: &PlanItem<'_>) -> Cow<'_, [String]> {
         match item {
             PlanItem::ReplacedRaw { raw, .. } => {
-                ids_of_message(Message::parse(raw, ""), item.role())
+                Cow::Owned(ids_of_message(Message::parse(raw, ""), item.role()))
             }
-            PlanItem::MissingResult { call_id, .. } => vec![Cow::Borrowed(&**call_id)],
+            PlanItem::MissingResult { call_id, .. } => Cow::Owned(vec![call_id.to_string()]),
             _ => {
                 let known = unchanged_entry(item).and_then(|entry| self.ids.get(&entry.seq()));
-                let ids = known.map(|known| known.ids.as_slice()).unwrap_or_default();
-                ids.iter().map(|id| Cow::Borrowed(id.as_str())).collect()
+                Cow::Borrowed(known.map(|known| known.ids.as_slice()).unwrap_or_default())
             }
         }
     }
@@ -199,7 +198,7 @@ impl InvariantVerifier {
         items: &[PlanItem<'_>],
         violations: &mut Vec<InvariantViolation>,
     ) {
-        let mut present = HashSet::with_capacity(items.len());
+        let mut present = HashSet::with_capacity_and_hasher(items.len(), RandomState::default());
         let mut last = 0;
         for entry in items.iter().filter_map(PlanItem::entry) {
             let seq = entry.seq();
@@ -265,9 +264,9 @@ fn calls_something(entry: &Entry<'_>) -> bool {
 struct CallPairs<'a> {
     /// In order; `None` once its result has come.
     expected: Vec<Option<Cow<'a, str>>>,
-    /// The indexes of each id without a result. A map, because there may be tens of thousands of
-    /// results, in any order.
-    places: HashMap<Cow<'a, str>, VecDeque<usize>>,
+    /// The indexes of each id without a result, from the first result on that does not answer the first of them. A map, because
+    /// there may be tens of thousands of results, in any order.
+    places: HashMap<Cow<'a, str>, VecDeque<usize>, RandomState>,
     /// The index of the first call without a result.
     first: usize,
 }
@@ -277,22 +276,23 @@ impl<'a> CallPairs<'a> {
     fn read(
         &mut self,
         item: &PlanItem<'_>,
-        ids: Vec<Cow<'a, str>>,
+        ids: Cow<'a, [String]>,
         violations: &mut Vec<InvariantViolation>,
     ) {
         if item.role() == Role::Tool {
             return self.take(ids.first().map_or("", |id| id), violations);
         }
         self.close(violations);
-        for id in ids {
-            // Each result of a repeated id is that of its next call.
-            self.places.entry(id.clone()).or_default().push_back(self.expected.len());
-            self.expected.push(Some(id));
+        match ids {
+            Cow::Borrowed(ids) => {
+                self.expected.extend(ids.iter().map(|id| Some(Cow::Borrowed(id.as_str()))));
+            }
+            Cow::Owned(ids) => self.expected.extend(ids.into_iter().map(|id| Some(id.into()))),
         }
     }
 
     fn take(&mut self, call_id: &str, violations: &mut Vec<InvariantViolation>) {
-        let place = self.places.get_mut(call_id).and_then(VecDeque::pop_front);
+        let place = self.place_of(call_id);
         let expected = place.and_then(|place| self.expected.get_mut(place));
         if expected.and_then(Option::take).is_none() {
             violations.push(InvariantViolation::OrphanResult { call_id: call_id.to_owned() });
@@ -304,11 +304,28 @@ impl<'a> CallPairs<'a> {
         }
     }
 
+    /// The index of the call that a result answers: each result of a repeated id is that of its next call.
+    fn place_of(&mut self, call_id: &str) -> Option<usize> {
+        if self.places.is_empty() {
+            let first = self.expected.get(self.first)?.as_ref();
+            if first.is_some_and(|id| id == call_id) {
+                return Some(self.first);
+            }
+            for (place, id) in self.expected.iter().enumerate().skip(self.first) {
+                if let Some(id) = id {
+                    self.places.entry(id.clone()).or_default().push_back(place);
+                }
+            }
+        }
+        self.places.get_mut(call_id).and_then(VecDeque::pop_front)
+    }
+
     fn close(&mut self, violations: &mut Vec<InvariantViolation>) {
         let open = self.expected.drain(..).flatten();
         violations
             .extend(open.map(|id| InvariantViolation::UnansweredCall { call_id: id.into_owned() }));
-        (self.places, self.first) = (HashMap::new(), 0);
+        self.places.clear();
+        self.first = 0;
     }
 }
 
@@ -323,11 +340,11 @@ fn unchanged_entry<'i, 'a>(item: &'i PlanItem<'a>) -> Option<&'i Entry<'a>> {
 }
 
 /// The ids of the calls in a message, or the id of its result.
-fn ids_of_message(message: Message<'_>, role: Role) -> Vec<Cow<'_, str>> {
+fn ids_of_message(message: Message<'_>, role: Role) -> Vec<String> {
     if role == Role::Tool {
-        return message.tool_result().map(|head| head.call_id).into_iter().collect();
+        return message.tool_result().map(|head| head.call_id.into_owned()).into_iter().collect();
     }
-    message.tool_calls().into_iter().map(|call| call.id).collect()
+    message.tool_calls().into_iter().map(|call| call.id.into_owned()).collect()
 }
 
 /// Compares a rewrite with its original.

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use serde_json::{Value, json};
+
 use ctxhost_tests::rules::Wire;
 
 use crate::overflow::{BELIEVED, ask, long_conversation, request};
@@ -70,4 +72,52 @@ async fn overflows_in_other_words_are_asked_again_in_a_smaller_form() {
         let sent = upstream.last().body.len();
         assert!(sent < body.to_string().len(), "{refusal}: {sent} bytes");
     }
+}
+
+/// A request with a picture of 100 kB in each message of the user but the last.
+fn with_pictures(pictures: usize) -> Value {
+    let mut messages = Vec::new();
+    for n in 0..pictures {
+        let url = format!("data:image/png;base64,{n:04}{}", "A".repeat(100_000));
+        let image = json!({"type": "image_url", "image_url": {"url": url}});
+        let text = json!({"type": "text", "text": format!("Picture {n}, what is in it?")});
+        messages.push(json!({"role": "user", "content": [text, image]}));
+        messages.push(json!({"role": "assistant", "content": "A cat."}));
+    }
+    messages.push(json!({"role": "user", "content": "And in all of them?"}));
+    json!({"model": "m", "max_tokens": 500, "messages": messages})
+}
+
+#[tokio::test]
+async fn a_limit_of_bytes_costs_old_pictures_and_teaches_no_window() {
+    const REFUSAL: &str = r#"{"type":"error","error":{"type":"request_too_large","message":"Request exceeds the maximum size"}}"#;
+    let upstream = Upstream::start(|seen| match seen.body.len() {
+        0..500_000 => plain(200, "application/json", DONE),
+        _ => plain(413, "application/json", REFUSAL),
+    });
+    let upstream = upstream.await;
+    let config =
+        "[plugins.slots]\ncontext_engine = \"window\"\n[models.m]\nwindow_tokens = 100000\n";
+    let gate = Gate::before(&upstream.url, config).await;
+    let mut body = with_pictures(6);
+    let answer = ask(&gate, Wire::OpenAiChat, &body, false).await;
+    assert_eq!((answer.status().as_u16(), upstream.count()), (200, 2));
+    let sent = String::from_utf8_lossy(&upstream.last().body).into_owned();
+    // The first request of the session is pinned; of the others the older half goes.
+    assert_eq!(sent.matches("data:image/png").count(), 3);
+    for n in 0..6 {
+        assert!(sent.contains(&format!("Picture {n}, what")), "{n}");
+    }
+    // What was left out stays so, and text alone may fill the window.
+    let messages = body["messages"].as_array_mut().unwrap();
+    for n in 0..40 {
+        messages.push(json!({"role": "assistant", "content": format!("Answer {n}.")}));
+        messages.push(
+            json!({"role": "user", "content": format!("{n}: {}", "more of it ".repeat(500))}),
+        );
+    }
+    let answer = ask(&gate, Wire::OpenAiChat, &body, false).await;
+    assert_eq!((answer.status().as_u16(), upstream.count()), (200, 3));
+    let sent = String::from_utf8_lossy(&upstream.last().body).into_owned();
+    assert!(sent.contains("Answer 0.") && sent.contains("Answer 39."), "{} bytes", sent.len());
 }

@@ -42,6 +42,8 @@ pub(crate) struct RetryState {
     pub(crate) timeouts: u32,
     /// The maximum size of the conversation after an overflow, in estimated tokens.
     pub(crate) cap_tokens: Option<u64>,
+    /// Whether the next request leaves out the older half of images and files.
+    pub(crate) drops_attachments: bool,
     /// The maximum length of the answer, in provider tokens, if the provider stated one.
     pub(crate) max_output_tokens: Option<u64>,
     /// Whether thinking and provider items are left out.

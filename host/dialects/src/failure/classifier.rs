@@ -59,6 +59,8 @@ pub struct Classification {
     /// Whether the limit is that of the key's tokens per minute. The request alone exceeds it, so
     /// waiting does not help, and the model's window is another number.
     pub is_ceiling: bool,
+    /// Whether the limit is one of bytes, which says nothing about tokens: images and files take most of such requests.
+    pub is_byte_limit: bool,
 }
 
 impl Classification {
@@ -69,6 +71,7 @@ impl Classification {
             prompt_tokens: None,
             limit_tokens: None,
             is_ceiling: false,
+            is_byte_limit: false,
         }
     }
 
@@ -94,6 +97,7 @@ impl Classification {
             prompt_tokens: self.prompt_tokens,
             limit_tokens: self.limit_tokens,
             is_ceiling: self.is_ceiling,
+            is_byte_limit: self.is_byte_limit,
             ..ProviderError::new(self.reason, provider, model, refusal.message)
         }
     }
@@ -113,6 +117,7 @@ pub struct Classifier {
     hints: PhraseTable,
     fallback_phrases: PhraseTable,
     token_words: Regex,
+    byte_limits: Regex,
     limit_words: Regex,
     hint_exclusions: Regex,
     boilerplate: Regex,
@@ -144,6 +149,7 @@ impl Classifier {
             hints: PhraseTable::from_phrases(phrases::HINTS)?,
             fallback_phrases: PhraseTable::from_phrases(phrases::FALLBACK_PHRASES)?,
             token_words: compile_pattern(phrases::TOKEN_WORDS)?,
+            byte_limits: compile_pattern(phrases::BYTE_LIMITS)?,
             limit_words: compile_pattern(phrases::LIMIT_WORDS)?,
             hint_exclusions: compile_pattern(phrases::HINT_EXCLUSIONS)?,
             boilerplate: compile_pattern(phrases::BOILERPLATE)?,
@@ -187,8 +193,19 @@ impl Classifier {
                 limit_tokens: self.counts.find_output_cap(refusal.message),
                 ..classified
             },
+            FailureReason::ContextOverflow if self.is_byte_limit(&refusal) => {
+                Classification { is_byte_limit: true, ..classified }
+            }
             _ => classified.with_sizes(self.counts.find_sizes(refusal.message)),
         }
+    }
+
+    /// Whether an overflow is one of bytes: by its text, or a 413 that does not speak of tokens.
+    fn is_byte_limit(&self, refusal: &RefusalText<'_>) -> bool {
+        let is_code = refusal.code.eq_ignore_ascii_case("request_too_large");
+        let is_of_bytes =
+            is_code || refusal.status == Some(413) || self.byte_limits.is_match(refusal.message);
+        is_of_bytes && !self.token_words.is_match(refusal.message)
     }
 
     /// The sizes of a request that alone exceeds the tokens per minute.

@@ -29,6 +29,8 @@ pub struct ProviderError {
     pub limit_tokens: Option<u64>,
     /// Whether the limit is that of the key's tokens per minute, and not the model's window.
     pub is_ceiling: bool,
+    /// Whether the limit is one of bytes, which says nothing about tokens.
+    pub is_byte_limit: bool,
     /// Whether parts of an answer were received. Such a request is not retried.
     pub has_started: bool,
 }
@@ -79,6 +81,7 @@ impl ProviderError {
             prompt_tokens: None,
             limit_tokens: None,
             is_ceiling: false,
+            is_byte_limit: false,
             has_started: false,
         }
     }

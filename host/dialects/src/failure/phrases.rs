@@ -386,6 +386,10 @@ pub(super) const PHRASES: &[PhraseRows] = &[
     (SessionExpired, &["previous response.{0,80}not found", "session (?:has expired|not found)"]),
 ];
 
+/// Texts of limits of the bytes of a request: Anthropic, gRPC, proxies. They say nothing about tokens.
+pub(super) const BYTE_LIMITS: &str = "request exceeds the maximum (?:size|allowed number of bytes)|sent message larger than max|\
+    payload size exceeds|(?:entity|payload|content|body) (?:is )?too large|request_too_large";
+
 /// Unambiguous statuses.
 pub(super) const CLEAR_STATUSES: &[(u16, FailureReason)] = &[
     (401, Auth),

@@ -105,19 +105,23 @@ pub(crate) fn shorten_entry(entry: &Entry<'_>, level_tokens: u64) -> Option<Op> 
 }
 
 /// The entry's text, with a notice at its end if images or files are left out.
-fn text_to_shorten<'a>(entry: &Entry<'a>, calls_nothing: bool) -> Cow<'a, str> {
+pub(crate) fn text_to_shorten<'a>(entry: &Entry<'a>, calls_nothing: bool) -> Cow<'a, str> {
     let is_blank = entry.text().trim().is_empty();
     if is_blank && calls_nothing {
         return Cow::Borrowed(NO_FILES);
     }
-    let message = Message::parse(entry.raw(), "");
-    let is_file = |block: &ContentBlock<'_>| {
-        matches!(block, ContentBlock::Image { .. } | ContentBlock::Other(_))
-    };
-    if calls_nothing && message.blocks.iter().any(is_file) {
+    if calls_nothing && has_files(entry) {
         return Cow::Owned(format!("{}\n{NO_FILES}", entry.text()));
     }
     Cow::Borrowed(entry.text())
+}
+
+/// Whether an entry has images or files.
+pub(crate) fn has_files(entry: &Entry<'_>) -> bool {
+    let is_file = |block: &ContentBlock<'_>| {
+        matches!(block, ContentBlock::Image { .. } | ContentBlock::Other(_))
+    };
+    Message::parse(entry.raw(), "").blocks.iter().any(is_file)
 }
 
 type JsonMembers = BTreeMap<String, Box<RawValue>>;

@@ -79,6 +79,7 @@ fn refusal(limit_tokens: Option<u64>, observed_tokens: Option<u64>) -> ProviderE
         limit_tokens,
         has_started: false,
         is_ceiling: false,
+        is_byte_limit: false,
         prompt_tokens: None,
     }
 }

@@ -113,6 +113,24 @@ fn one_request_above_the_tokens_of_a_minute_is_a_ceiling() {
 }
 
 #[test]
+fn a_limit_of_bytes_says_nothing_about_tokens() {
+    let bytes = [
+        (413, "request_too_large", "Request exceeds the maximum size"),
+        (413, "", "<html><head><title>413 Request Entity Too Large</title></head></html>"),
+        (400, "", "Request payload size exceeds the limit: 20971520 bytes."),
+        (413, "", ""),
+    ];
+    for (status, code, message) in bytes {
+        let found = classified(Some(status), code, message);
+        assert_eq!(found.reason, FailureReason::ContextOverflow, "{message}");
+        assert!(found.is_byte_limit, "{message}");
+    }
+    for message in ["prompt is too long: 9 tokens > 8 maximum", "Your prompt is too long."] {
+        assert!(!classified(Some(413), "", message).is_byte_limit, "{message}");
+    }
+}
+
+#[test]
 fn what_shows_that_a_request_is_too_large() {
     let shows = |status, code: &str, message: &str| {
         let refusal =

@@ -80,6 +80,7 @@ async fn a_retry_is_within_the_same_turn() {
         limit_tokens: None,
         prompt_tokens: None,
         is_ceiling: false,
+        is_byte_limit: false,
         has_started: false,
     };
     let Some(ProxyAction::Forward(again)) = proxy.handle_refusal(first.in_flight, &failure).await

@@ -1,7 +1,8 @@
-//! Shortens old requests of the user that take most of the window, before an engine plans around them.
+//! Compactions of the host itself, before an engine plans: old requests that take most of the window, and images and files whose bytes
+//! a provider refused.
 
 use ctxhost_engine::EngineAnswer;
-use ctxhost_engine_api::{Compaction, Trigger};
+use ctxhost_engine_api::{Compaction, Plan, Trigger};
 use ctxhost_invariants as invariants;
 
 use crate::context::Context;
@@ -34,7 +35,41 @@ impl Context {
         let pinned = self.session.pinned();
         let plan =
             invariants::shorten_long_requests(pinned, &view, budget.tokens, &settings.invariants);
-        let Some(plan) = plan else { return Ok(None) };
+        plan.map_or(Ok(None), |plan| self.apply_own_plan(plan, target, budget))
+    }
+
+    /// Applies a compaction of the host without the older half of images and files, if the provider refused the bytes of the request.
+    ///
+    /// # Errors
+    ///
+    /// [`ContextError::Session`]; the session is unchanged.
+    pub(crate) fn drop_attachments(
+        &mut self,
+        target: &Target,
+        budget: Budget,
+    ) -> Result<Option<CompactionOutcome>, ContextError> {
+        if !target.drops_attachments || target.compaction == CompactionPolicy::Never {
+            return Ok(None);
+        }
+        self.session.update_pinned();
+        let plan = invariants::drop_old_attachments(self.session.pinned(), &self.view());
+        plan.map_or(Ok(None), |plan| self.apply_own_plan(plan, target, budget))
+    }
+
+    /// Whether a smaller request is possible by leaving out images and files.
+    pub(crate) fn has_old_attachments(&mut self) -> bool {
+        self.session.update_pinned();
+        invariants::drop_old_attachments(self.session.pinned(), &self.view()).is_some()
+    }
+
+    /// Applies a compaction that the host makes itself. `None` if a hook or an invariant refuses it.
+    fn apply_own_plan(
+        &mut self,
+        plan: Plan,
+        target: &Target,
+        budget: Budget,
+    ) -> Result<Option<CompactionOutcome>, ContextError> {
+        let (view, settings) = (self.view(), self.settings.clone());
         let trigger = Trigger::Threshold;
         let pending = PendingCompaction {
             session: self.session.reference(),
