@@ -1,5 +1,6 @@
 //! Runs one compaction: cut, summary, plan.
 
+use std::iter;
 use std::ops::Range;
 
 use ctxhost_engine_api::transcript::tokens::{CHARS_PER_TOKEN, weighted_chars};
@@ -9,7 +10,7 @@ use ctxhost_engine_api::{
 };
 use ctxhost_engine_kit::budget::{RequestBudget, own_text_tokens};
 use ctxhost_engine_kit::caps::{EntryCaps, keep_with_cuts};
-use ctxhost_engine_kit::cuts::gaps;
+use ctxhost_engine_kit::cuts::{self, gaps};
 use ctxhost_engine_kit::exchange::NewestExchange;
 use ctxhost_engine_kit::ledger::append_ledger;
 use ctxhost_engine_kit::session_map::SessionMap;
@@ -18,7 +19,7 @@ use ctxhost_engine_kit::shortening::shorten_or_nothing;
 use ctxhost_engine_kit::summariser::{WrittenSummary, attempt, failure_note, has_model};
 use ctxhost_engine_kit::summary::{Provenance, wrap_summary};
 
-use crate::cooldowns::Cooldowns;
+use crate::cooldowns::{Cooldowns, Saving};
 use crate::cut::{self, MiddleCut};
 use crate::settings::Settings;
 use crate::{HeadTailSession, LAYER, summary};
@@ -66,9 +67,9 @@ pub(crate) async fn compact(inputs: &HeadTailCompaction<'_>) -> Result<Compactio
     };
     // No plan counts as a compaction that saved nothing, or the request would be repeated.
     let after_tokens = plan.as_ref().map_or(before_tokens, |plan| plan.estimated_tokens);
-    inputs.cooldowns(|cooldowns| {
-        cooldowns.record_saving(before_tokens, after_tokens, now_ms, settings)
-    });
+    let removable_tokens = before_tokens.saturating_sub(required_tokens(transcript));
+    let saving = Saving { before_tokens, after_tokens, removable_tokens };
+    inputs.cooldowns(|cooldowns| cooldowns.record_saving(saving, now_ms, settings));
     Ok(match plan.filter(|_| after_tokens < before_tokens) {
         Some(plan) => Compaction::Plan(plan),
         None => {
@@ -143,6 +144,14 @@ async fn write_summary(inputs: &HeadTailCompaction<'_>, cut: &MiddleCut) -> Resu
         }
         summary => summary,
     }
+}
+
+/// Size of the entries that the host keeps whatever the plan, in tokens.
+fn required_tokens(transcript: &Transcript) -> u64 {
+    let last = cuts::trailing_frame(transcript);
+    let required = cuts::protected_before(transcript, last, 0..0);
+    let required = required.into_iter().chain(iter::once(last..transcript.len() as u64));
+    required.map(|range| transcript.tokens(range)).sum()
 }
 
 fn target_tokens(inputs: &HeadTailCompaction<'_>) -> u64 {

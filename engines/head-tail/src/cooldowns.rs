@@ -10,6 +10,15 @@ use crate::settings::Settings;
 /// Compactions in a row that saved too little before a cooldown starts.
 const MAX_WEAK: u32 = 2;
 
+/// The sizes of a transcript before and after a compaction, in tokens.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Saving {
+    pub(crate) before_tokens: u64,
+    pub(crate) after_tokens: u64,
+    /// What no invariant keeps.
+    pub(crate) removable_tokens: u64,
+}
+
 /// The cooldowns of one session.
 #[derive(Debug, Default)]
 pub(crate) struct Cooldowns {
@@ -46,15 +55,14 @@ impl Cooldowns {
 
     /// Records the saving of a compaction. After a cooldown one weak compaction starts the next
     /// one.
-    pub(crate) fn record_saving(
-        &mut self,
-        before_tokens: u64,
-        after_tokens: u64,
-        now_ms: i64,
-        settings: &Settings,
-    ) {
-        let saved_tokens = before_tokens.saturating_sub(after_tokens);
-        if saved_tokens >= share_of(before_tokens, settings.min_saving_share).max(1) {
+    pub(crate) fn record_saving(&mut self, saving: Saving, now_ms: i64, settings: &Settings) {
+        let saved_tokens = saving.before_tokens.saturating_sub(saving.after_tokens);
+        let least_tokens = share_of(saving.before_tokens, settings.min_saving_share).max(1);
+        // A huge newest message stays whatever a compaction does, and is a part of the middle one turn later.
+        if saving.removable_tokens < least_tokens {
+            return;
+        }
+        if saved_tokens >= least_tokens {
             self.saving.record_success();
         } else {
             self.saving.record_failure(now_ms);
@@ -71,6 +79,10 @@ impl Cooldowns {
 mod tests {
     use super::*;
 
+    fn saving(after_tokens: u64) -> Saving {
+        Saving { before_tokens: 1_000, after_tokens, removable_tokens: 500 }
+    }
+
     #[test]
     fn a_model_that_failed_rests_for_ten_minutes() {
         let (mut cooldowns, settings) = (Cooldowns::default(), Settings::default());
@@ -85,19 +97,27 @@ mod tests {
     #[test]
     fn two_weak_compactions_in_a_row_start_a_cooldown() {
         let (mut cooldowns, settings) = (Cooldowns::default(), Settings::default());
-        cooldowns.record_saving(1_000, 950, 0, &settings);
+        cooldowns.record_saving(saving(950), 0, &settings);
         assert_eq!(cooldowns.backoff_reason(0, &settings), None);
-        cooldowns.record_saving(1_000, 900, 5, &settings);
-        cooldowns.record_saving(1_000, 901, 10, &settings);
+        cooldowns.record_saving(saving(900), 5, &settings);
+        cooldowns.record_saving(saving(901), 10, &settings);
         assert_eq!(cooldowns.backoff_reason(10, &settings), None, "the one between them helped");
-        cooldowns.record_saving(1_000, 1_000, 20, &settings);
+        cooldowns.record_saving(saving(1_000), 20, &settings);
         let reason = cooldowns.backoff_reason(60_020, &settings).unwrap();
         assert!(reason.contains("2 compactions in a row saved less than 10 %"), "{reason}");
         assert!(reason.ends_with("in 540 s"), "{reason}");
         assert_eq!(cooldowns.backoff_reason(600_020, &settings), None);
-        cooldowns.record_saving(1_000, 1_000, 600_020, &settings);
+        cooldowns.record_saving(saving(1_000), 600_020, &settings);
         assert!(cooldowns.backoff_reason(600_021, &settings).is_some());
         cooldowns.reset();
         assert_eq!(cooldowns.backoff_reason(600_021, &settings), None);
+    }
+
+    #[test]
+    fn a_compaction_that_could_save_nothing_does_not_count() {
+        let (mut cooldowns, settings) = (Cooldowns::default(), Settings::default());
+        let unavoidable = Saving { removable_tokens: 99, ..saving(1_000) };
+        (0..4).for_each(|_| cooldowns.record_saving(unavoidable, 0, &settings));
+        assert_eq!(cooldowns.backoff_reason(0, &settings), None);
     }
 }

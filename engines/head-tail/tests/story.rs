@@ -259,7 +259,9 @@ fn a_cancelled_summary_ends_the_compaction() {
 #[test]
 fn two_useless_compactions_start_a_cooldown() {
     let mut talk = TranscriptBuilder::new();
-    talk.user(&"paste ".repeat(12_000)).assistant("I see.").user("And?");
+    // The summary could be left out, but is not worth another one.
+    talk.user(&"paste ".repeat(12_000)).summary(&"what was done ".repeat(1_000));
+    talk.assistant("I see.").user("And?");
     let mut harness = EngineHarness::without_model();
     for _ in 0..2 {
         assert_eq!(harness.nothing(&talk), "the middle is too short for a summary");
@@ -268,6 +270,16 @@ fn two_useless_compactions_start_a_cooldown() {
     assert!(harness.assemble(&talk).extras.notes[0].detail.starts_with("backing off"));
     harness.now_ms += 10 * MINUTE_MS;
     assert_eq!(harness.nothing(&talk), "the middle is too short for a summary");
+}
+
+#[test]
+fn what_the_host_keeps_anyway_starts_no_cooldown() {
+    let mut talk = TranscriptBuilder::new();
+    talk.user("Help me with the contract.").assistant("Sure.").user(&"clause ".repeat(12_000));
+    let harness = EngineHarness::without_model();
+    (0..3).for_each(|_| _ = harness.nothing(&talk));
+    talk.assistant("Three clauses are bad.").user("Which of them first?");
+    assert!(cost(&harness.compact(&talk), &talk) < talk.transcript().total_tokens() / 2);
 }
 
 #[test]
