@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
+use super::doctor::session_part::{has_name_of_part, is_of_sub_agent};
 use super::error::CliError;
 use super::output::Output;
 use super::render::format::format_count;
@@ -21,8 +22,8 @@ const ID_CHARS: usize = 8;
 /// Least characters of an id on the command line.
 const MIN_ID_CHARS: usize = 4;
 
-/// The ending of databases, which hold many sessions.
-const DATABASE: &str = ".db";
+/// The endings of databases, which hold many sessions.
+const DATABASES: [&str; 2] = [".db", ".sqlite"];
 
 /// A folder in which an agent keeps sessions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,8 +69,9 @@ pub(super) fn agent_folders(variable: impl Fn(&str) -> Option<OsString>) -> Vec<
     add("pi", pi, "sessions", &["*", ".jsonl"]);
     let openclaw = [".openclaw", ".clawdbot", ".moltbot"].map(|name| home.join(name));
     let openclaw = or_default("OPENCLAW_STATE_DIR", &openclaw);
-    add("openclaw", openclaw, "agents", &["*", "sessions", ".jsonl"]);
-    add("opencode", vec![data.clone()], "opencode", &[DATABASE]);
+    add("openclaw", openclaw.clone(), "agents", &["*", "sessions", ".jsonl"]);
+    add("openclaw", openclaw, "agents", &["*", "agent", ".sqlite"]);
+    add("opencode", vec![data.clone()], "opencode", &[".db"]);
     add("opencode", vec![data], "opencode/storage/session", &["*", ".json"]);
     let gemini = or_default("GEMINI_CLI_HOME", &[home]);
     add("gemini-cli", gemini, ".gemini/tmp", &["*", "chats", ".jsonl", ".json"]);
@@ -78,20 +80,27 @@ pub(super) fn agent_folders(variable: impl Fn(&str) -> Option<OsString>) -> Vec<
     folders
 }
 
-/// The sessions of the folders, each with its agent.
+/// The sessions of the folders, each with its agent, without those of sub-agents.
 pub(super) fn list_sessions(folders: &[AgentFolder]) -> Vec<(&'static str, FoundSession)> {
+    let mut sessions = list_all(folders);
+    sessions.retain(|(agent, session)| !is_of_sub_agent(agent, &session.path));
+    sessions
+}
+
+/// The sessions of the folders, each with its agent.
+fn list_all(folders: &[AgentFolder]) -> Vec<(&'static str, FoundSession)> {
     let listed = folders
         .iter()
         .flat_map(|folder| folder.list().into_iter().map(|session| (folder.agent, session)));
     let mut sessions: Vec<_> = listed.collect();
-    // opencode copied older sessions from files to its database.
-    let copied: HashSet<String> = sessions
+    // opencode and OpenClaw copied older sessions from files to their databases.
+    let copied: HashSet<(&str, String)> = sessions
         .iter()
         .filter(|(_, session)| session.is_in_database())
-        .map(|(_, session)| stem(&session.path))
+        .map(|(agent, session)| (*agent, stem(&session.path)))
         .collect();
     sessions.retain(|(agent, session)| {
-        *agent != "opencode" || session.is_in_database() || !copied.contains(&stem(&session.path))
+        session.is_in_database() || !copied.contains(&(*agent, stem(&session.path)))
     });
     sessions
 }
@@ -103,7 +112,7 @@ pub(super) fn own_agent_folders() -> Vec<AgentFolder> {
 
 impl FoundSession {
     fn is_in_database(&self) -> bool {
-        self.path.parent().is_some_and(|parent| parent.extension().is_some_and(|it| it == "db"))
+        self.path.parent().is_some_and(is_database_name)
     }
 }
 
@@ -113,10 +122,16 @@ impl From<DatabaseSession> for FoundSession {
     }
 }
 
+/// Whether a path has the ending of a database.
+pub(super) fn is_database_name(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    DATABASES.iter().any(|ending| name.ends_with(ending))
+}
+
 /// The sessions of a file: itself, or those that a database holds. A database that cannot be read is one, which fails
 /// when it is opened.
 pub(super) fn sessions_of_file(path: PathBuf) -> Vec<FoundSession> {
-    if path.extension().is_some_and(|ending| ending == "db")
+    if is_database_name(&path)
         && let Ok(sessions) = import::list_database(&path)
     {
         return sessions.into_iter().map(FoundSession::from).collect();
@@ -145,9 +160,9 @@ fn add_files(folder: &Path, layout: &[&str], entries: &mut usize, found: &mut Ve
         let Ok(kind) = entry.file_type() else { continue };
         let name = entry.file_name().to_string_lossy().into_owned();
         if is_last {
-            // The files of Claude Code's sub-agents are beside their session.
+            // The files of Claude Code's sub-agents and of OpenClaw's copies are beside their session.
             let is_session =
-                !name.starts_with("agent-") && layout.iter().any(|ending| name.ends_with(ending));
+                !has_name_of_part(&name) && layout.iter().any(|ending| name.ends_with(ending));
             if kind.is_file() && is_session {
                 found.extend(sessions_of_file(entry.path()));
             }
@@ -206,11 +221,10 @@ pub(super) fn resolve_session(named: &Path) -> Result<PathBuf, CliError> {
         return Ok(named.to_owned());
     }
     let is_short = text.len() < MIN_ID_CHARS;
-    let mut matching: Vec<PathBuf> = list_sessions(&own_agent_folders())
-        .into_iter()
-        .map(|(_, session)| session.path)
-        .filter(|path| if is_short { stem(path) == text } else { stem(path).ends_with(&text) })
-        .collect();
+    let is_named = |stem: String| if is_short { stem == text } else { stem.ends_with(&text) };
+    let mut found = list_all(&own_agent_folders());
+    found.retain(|(_, session)| is_named(stem(&session.path)));
+    let mut matching = without_sub_agents(found);
     matching.sort();
     matching.dedup();
     match matching.as_slice() {
@@ -227,6 +241,19 @@ pub(super) fn resolve_session(named: &Path) -> Result<PathBuf, CliError> {
             let paths = several.iter().map(|path| path.display().to_string());
             Err(paths.fold(error, CliError::hint))
         }
+    }
+}
+
+/// The paths of sessions without those of sub-agents, unless there are no others: an id of `ctxhost doctor` names one
+/// session of the user.
+fn without_sub_agents(sessions: Vec<(&'static str, FoundSession)>) -> Vec<PathBuf> {
+    let is_own = |(agent, session): &&(&str, FoundSession)| !is_of_sub_agent(agent, &session.path);
+    let own: Vec<PathBuf> =
+        sessions.iter().filter(is_own).map(|(_, session)| session.path.clone()).collect();
+    if own.is_empty() {
+        sessions.into_iter().map(|(_, session)| session.path).collect()
+    } else {
+        own
     }
 }
 
@@ -272,6 +299,9 @@ mod tests {
                 "openclaw /h/.openclaw/agents",
                 "openclaw /h/.clawdbot/agents",
                 "openclaw /h/.moltbot/agents",
+                "openclaw /h/.openclaw/agents",
+                "openclaw /h/.clawdbot/agents",
+                "openclaw /h/.moltbot/agents",
                 "opencode /h/.local/share/opencode",
                 "opencode /h/.local/share/opencode/storage/session",
                 "gemini-cli /h/.gemini/tmp",
@@ -312,7 +342,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let project = folder.path().join("p");
         std::fs::create_dir(&project).unwrap();
-        for name in ["one.jsonl", "agent-two.jsonl", "notes.txt"] {
+        let beside = ["one.checkpoint.1-2.jsonl", "one.trajectory.jsonl"];
+        for name in ["one.jsonl", "agent-two.jsonl", "notes.txt"].into_iter().chain(beside) {
             std::fs::write(project.join(name), "").unwrap();
         }
         std::os::unix::fs::symlink(&project, folder.path().join("q")).unwrap();
@@ -323,5 +354,43 @@ mod tests {
         };
         let found: Vec<PathBuf> = claude.list().into_iter().map(|session| session.path).collect();
         assert_eq!(found, [project.join("one.jsonl")]);
+    }
+
+    #[test]
+    fn sessions_of_sub_agents_are_named_by_their_id_only() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, source) in [("a", r#""cli""#), ("b", r#"{"subagent":"review"}"#)] {
+            let text =
+                format!(r#"{{"type":"session_meta","payload":{{"id":"a","source":{source}}}}}"#);
+            std::fs::write(folder.path().join(format!("{name}-0001.jsonl")), text).unwrap();
+        }
+        let codex = AgentFolder { agent: "codex", path: folder.path().into(), layout: &[".jsonl"] };
+        let (own, other) = (folder.path().join("a-0001.jsonl"), folder.path().join("b-0001.jsonl"));
+        let listed = list_sessions(std::slice::from_ref(&codex));
+        let listed: Vec<PathBuf> = listed.into_iter().map(|(_, session)| session.path).collect();
+        assert_eq!(listed, std::slice::from_ref(&own));
+        let mut found = list_all(&[codex]);
+        assert_eq!(without_sub_agents(found.clone()), [own]);
+        found.retain(|(_, session)| session.path == other);
+        assert_eq!(without_sub_agents(found), [other]);
+    }
+
+    #[test]
+    fn sessions_in_a_database_replace_their_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let sessions = folder.path().join("main/sessions");
+        std::fs::create_dir_all(&sessions).unwrap();
+        let database = folder.path().join("main/agent/openclaw-agent.sqlite");
+        std::fs::create_dir_all(database.parent().unwrap()).unwrap();
+        std::fs::write(sessions.join("s.jsonl"), "").unwrap();
+        std::fs::write(&database, "no database").unwrap();
+        let folders = [&["*", "sessions", ".jsonl"][..], &["*", "agent", ".sqlite"]]
+            .map(|layout| AgentFolder { agent: "openclaw", path: folder.path().into(), layout });
+        let paths: Vec<PathBuf> =
+            list_sessions(&folders).into_iter().map(|(_, session)| session.path).collect();
+        assert_eq!(paths, [sessions.join("s.jsonl"), database.clone()], "it cannot be read");
+        let session = |path: PathBuf| FoundSession { path, changed_ms: 0, bytes: 0 };
+        assert!(session(database.join("s")).is_in_database());
+        assert!(!session(database).is_in_database());
     }
 }

@@ -3,6 +3,7 @@
 mod find;
 pub(super) mod measure;
 mod permission;
+pub(super) mod session_part;
 mod stub;
 
 use std::path::{Path, PathBuf};

@@ -1,8 +1,6 @@
 //! Finds session files: in the folders of agents, in the current folder, and in given paths.
 
 use std::collections::HashSet;
-use std::fs::File;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -13,14 +11,14 @@ use super::super::agent_folders::{
 use super::super::output::Output;
 use super::super::render::format::one_line;
 use super::measure::UnreadSession;
-use ctxhost_files::ZstdReader;
+use super::session_part::{
+    has_name_of_part, is_beside_session, is_codex_sub_agent, is_opencode_sub_agent, lines_head,
+    read_head,
+};
 use ctxhost_session::import::{ImportFormat, detect};
 
 /// Largest session that is read unless it is named: reading needs several times as much memory.
 const MAX_SESSION_BYTES: u64 = 64 << 20;
-/// Bytes of JSON lines that are read to find out whether they are a session: the first line may hold the
-/// instructions of an agent.
-const LINES_HEAD_BYTES: u64 = 256 << 10;
 /// Bytes of a JSON document, whose first fields tell.
 const DOCUMENT_HEAD_BYTES: u64 = 4 << 10;
 /// Folders below one that is searched.
@@ -91,7 +89,7 @@ pub(super) fn find_in_folders(here: &Path, folders: &[AgentFolder], limit: usize
     let mut candidates: Vec<Candidate> = sessions
         .map(|(agent, session)| Candidate { session, agent: Some(agent), is_named: false })
         .collect();
-    let mut search = FolderSearch { depth: MAX_DEPTH_HERE, entries: 0, found: Vec::new() };
+    let mut search = FolderSearch::new(MAX_DEPTH_HERE);
     search.add(here, 0);
     let is_known = |path: &Path| folders.iter().any(|folder| path.starts_with(&folder.path));
     let here_found = search.found.into_iter().filter(|session| !is_known(&session.path));
@@ -100,8 +98,13 @@ pub(super) fn find_in_folders(here: &Path, folders: &[AgentFolder], limit: usize
         let path = session.path.strip_prefix(here).map(Path::to_owned).unwrap_or(session.path);
         Candidate { session: FoundSession { path, ..session }, agent: None, is_named: false }
     }));
-    let searched = std::iter::once(here.to_owned());
-    let searched = searched.chain(folders.iter().map(|folder| folder.path.clone())).collect();
+    let mut searched = vec![here.to_owned()];
+    for folder in folders {
+        // OpenClaw has files and databases in one folder.
+        if !searched.contains(&folder.path) {
+            searched.push(folder.path.clone());
+        }
+    }
     select(candidates, limit, LeftOut::default(), searched)
 }
 
@@ -120,7 +123,7 @@ pub(super) fn find_in_paths(paths: &[PathBuf], limit: usize, output: &mut Output
             left_out.unreadable_paths += 1;
             continue;
         }
-        let mut search = FolderSearch { depth: MAX_DEPTH, entries: 0, found: Vec::new() };
+        let mut search = FolderSearch { has_unreadable: true, ..FolderSearch::new(MAX_DEPTH) };
         let is_named = !path.is_dir();
         if is_named {
             search.found.extend(sessions_of_file(path.clone()));
@@ -178,9 +181,15 @@ struct FolderSearch {
     depth: usize,
     entries: usize,
     found: Vec<FoundSession>,
+    /// Whether files that may be sessions and cannot be read are among those found.
+    has_unreadable: bool,
 }
 
 impl FolderSearch {
+    fn new(depth: usize) -> FolderSearch {
+        FolderSearch { depth, entries: 0, found: Vec::new(), has_unreadable: false }
+    }
+
     /// Adds the sessions of a folder. Links are not followed.
     fn add(&mut self, folder: &Path, depth: usize) {
         let Ok(listed) = std::fs::read_dir(folder) else { return };
@@ -198,10 +207,14 @@ impl FolderSearch {
             };
             if kind.is_dir() && depth < self.depth && !is_skipped(&path) {
                 self.add(&path, depth + 1);
-            } else if kind.is_file() && (is_session(&path) || is_database(&path)) {
+            } else if kind.is_file() && self.is_found(&path) {
                 self.found.extend(sessions_of_file(path));
             }
         }
+    }
+
+    fn is_found(&self, path: &Path) -> bool {
+        is_database(path) || is_session(path).unwrap_or(self.has_unreadable)
     }
 }
 
@@ -217,63 +230,54 @@ fn is_skipped(folder: &Path) -> bool {
     SKIPPED.contains(&own.as_str()) || own == ".git" || is_of_opencode || is_of_claude_code
 }
 
+/// Whether a file has the name of a database of opencode or OpenClaw.
+fn is_database(path: &Path) -> bool {
+    is_opencode_database(path) || path.file_name().is_some_and(|it| it == "openclaw-agent.sqlite")
+}
+
 /// Whether a file has the name of a database of opencode.
-pub(super) fn is_database(path: &Path) -> bool {
+pub(super) fn is_opencode_database(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     name.starts_with("opencode") && name.ends_with(".db")
 }
 
-/// Whether a file is a session of an agent, by its first lines.
-fn is_session(path: &Path) -> bool {
+/// Whether a file is a session of an agent, by its name and its first lines; `None` if it may be one, and cannot be
+/// read.
+fn is_session(path: &Path) -> Option<bool> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let is_compressed = name.ends_with(".jsonl.zst");
-    let is_lines = is_compressed || name.ends_with(".jsonl");
-    if !is_lines && !name.ends_with(".json") {
-        return false;
+    if is_beside_session(&name) {
+        return Some(false);
     }
-    let length = if is_lines { LINES_HEAD_BYTES } else { DOCUMENT_HEAD_BYTES };
-    let Ok(mut head) = read_head(path, length) else { return false };
-    if is_compressed {
-        head = decompress_head(&head);
+    if name.ends_with(".jsonl") || name.ends_with(".jsonl.zst") {
+        return lines_head(path).ok().map(|head| is_session_head(path, &head));
     }
+    Some(name.ends_with(".json") && is_session_document(path))
+}
+
+fn is_session_head(path: &Path, head: &[u8]) -> bool {
     let is_agent = |format: ImportFormat| match format {
         // Lists of messages are data sets more often than sessions, and have no compactions.
         ImportFormat::OpenAi | ImportFormat::Anthropic => false,
-        ImportFormat::ClaudeCode => !is_of_sub_agent(path),
+        ImportFormat::ClaudeCode => {
+            !has_name_of_part(&path.file_name().unwrap_or_default().to_string_lossy())
+        }
+        ImportFormat::Codex => !is_codex_sub_agent(head),
         _ => true,
     };
-    if is_lines {
-        let lines = head.iter().rposition(|byte| *byte == b'\n');
-        let whole = head.get(..lines.unwrap_or(head.len())).unwrap_or_default();
-        return detect(whole).is_ok_and(is_agent);
-    }
+    let lines = head.iter().rposition(|byte| *byte == b'\n');
+    let whole = head.get(..lines.unwrap_or(head.len())).unwrap_or_default();
+    detect(whole).is_ok_and(is_agent)
+}
+
+/// Whether a JSON document is a session of an agent.
+fn is_session_document(path: &Path) -> bool {
+    let Ok(head) = read_head(path, DOCUMENT_HEAD_BYTES) else { return false };
     // A document cannot be parsed from its head: its fields have to tell.
     let text = String::from_utf8_lossy(&head);
     let has = |names: &[&str]| names.iter().all(|name| text.contains(&format!("\"{name}\"")));
     has(&["sessionId", "messages"])
-        || has(&["projectID", "directory"])
+        || has(&["projectID", "directory"]) && !is_opencode_sub_agent(path)
         || has(&["info", "messages"])
-}
-
-/// Whether a file of Claude Code has the name of one of a sub-agent, which is a part of another session.
-fn is_of_sub_agent(path: &Path) -> bool {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    name.starts_with("agent-")
-}
-
-/// The beginning of the content of compressed data. It ends early, since the data is only the beginning of a file.
-fn decompress_head(compressed: &[u8]) -> Vec<u8> {
-    let mut head = Vec::new();
-    // What was read before the end stays in the buffer; damage is reported when the session is read.
-    let _ = ZstdReader::new(compressed).take(LINES_HEAD_BYTES).read_to_end(&mut head);
-    head
-}
-
-fn read_head(path: &Path, length: u64) -> std::io::Result<Vec<u8>> {
-    let mut head = Vec::new();
-    let file: File = ctxhost_files::open(path)?;
-    file.take(length).read_to_end(&mut head)?;
-    Ok(head)
 }
 
 #[cfg(test)]
@@ -283,7 +287,7 @@ mod tests {
     const CLAUDE_CODE: &str = r#"{"type":"user","uuid":"u","parentUuid":null,"sessionId":"s","message":{"role":"user","content":"go"}}"#;
 
     fn found(folder: &Path) -> Vec<String> {
-        let mut search = FolderSearch { depth: MAX_DEPTH, entries: 0, found: Vec::new() };
+        let mut search = FolderSearch::new(MAX_DEPTH);
         search.add(folder, 0);
         let paths = search.found.into_iter().map(|session| session.path);
         paths.map(|path| path.strip_prefix(folder).unwrap().display().to_string()).collect()
@@ -301,6 +305,37 @@ mod tests {
         let codex = r#"{"type":"session_meta","payload":{}}"#;
         std::fs::write(folder.path().join("agent-codex.jsonl"), codex).unwrap();
         assert_eq!(found(folder.path()), ["agent-codex.jsonl", "one.jsonl"]);
+    }
+
+    #[test]
+    fn copies_and_sub_agents_of_other_agents_are_no_sessions() {
+        let folder = tempfile::tempdir().unwrap();
+        let pi = r#"{"type":"session","version":3,"id":"a","timestamp":"t","cwd":"/"}"#;
+        let codex = r#"{"type":"session_meta","payload":{"id":"a","source":"cli"}}"#;
+        let sub_agent = r#"{"type":"session_meta","payload":{"source":{"subagent":"review"}}}"#;
+        let opencode = r#"{"id":"ses_1","projectID":"p","directory":"/"}"#;
+        let child = r#"{"id":"ses_2","projectID":"p","directory":"/","parentID":"ses_1"}"#;
+        for (name, text) in [
+            ("1.jsonl", pi),
+            ("1.checkpoint.2.jsonl", pi),
+            ("1.trajectory.jsonl", pi),
+            ("codex.jsonl", codex),
+            ("sub-agent.jsonl", sub_agent),
+            ("ses_1.json", opencode),
+            ("ses_2.json", child),
+        ] {
+            std::fs::write(folder.path().join(name), text).unwrap();
+        }
+        assert_eq!(found(folder.path()), ["1.jsonl", "codex.jsonl", "ses_1.json"]);
+    }
+
+    #[test]
+    fn files_that_cannot_be_read_are_found_below_a_given_folder_only() {
+        let gone = Path::new("/none/gone.jsonl");
+        assert!(!FolderSearch::new(1).is_found(gone));
+        assert!(FolderSearch { has_unreadable: true, ..FolderSearch::new(1) }.is_found(gone));
+        let other = Path::new("/none/gone.txt");
+        assert!(!FolderSearch { has_unreadable: true, ..FolderSearch::new(1) }.is_found(other));
     }
 
     #[test]

@@ -1,16 +1,17 @@
 //! Measures one session: what its compactions lost, and what other engines would have kept.
 
 use std::cmp::{Ordering, Reverse};
+use std::io::ErrorKind;
 use std::path::Path;
 
 use serde::Serialize;
 
-use super::super::agent_folders::line_numbers;
+use super::super::agent_folders::{is_database_name, line_numbers};
 use super::super::engine_open::registry_error;
 use super::super::error::CliError;
 use super::super::render::format::{group_digits, one_line};
 use super::super::run_setup;
-use super::find::{SessionToRead, is_database};
+use super::find::{SessionToRead, is_opencode_database};
 use super::stub::is_stub;
 use ctxhost_agent::engine_registry::EngineRegistry;
 use ctxhost_agent::replay;
@@ -148,13 +149,17 @@ fn unread(path: &Path, error: &ImportOpenError) -> MeasuredFile {
             MeasuredFile::LeftOut(UnreadSession::Empty)
         }
         ImportOpenError::Recording { .. } => MeasuredFile::LeftOut(UnreadSession::Unknown),
-        ImportOpenError::Unreadable { .. } if path.extension().is_some_and(|it| it == "db") => {
+        ImportOpenError::Unreadable { source, .. } if is_database_name(path) => {
             let reason = one_line(&error.to_string());
-            MeasuredFile::LeftOut(UnreadSession::Database(if is_database(path) {
-                format!("{reason} (`opencode export ID` prints a session of it for --path)")
-            } else {
-                reason
-            }))
+            // One of another program has no session that opencode could print.
+            let is_other = source.kind() == ErrorKind::InvalidData;
+            MeasuredFile::LeftOut(UnreadSession::Database(
+                if is_opencode_database(path) && !is_other {
+                    format!("{reason} (`opencode export ID` prints a session of it for --path)")
+                } else {
+                    reason
+                },
+            ))
         }
         ImportOpenError::Unreadable { source, .. } => MeasuredFile::Unreadable(source.to_string()),
         ImportOpenError::LongLine { line, .. } => {
@@ -305,5 +310,20 @@ mod tests {
             write("opencode.db", b"no database"),
             MeasuredFile::LeftOut(UnreadSession::Database(_))
         ));
+    }
+
+    #[test]
+    fn the_database_of_another_program_has_no_session_to_export() {
+        let hint = |kind| {
+            let path = Path::new("opencode.db").to_owned();
+            let source = std::io::Error::new(kind, "another program");
+            match unread(&path, &ImportOpenError::Unreadable { path: path.clone(), source }) {
+                MeasuredFile::LeftOut(UnreadSession::Database(reason)) => {
+                    reason.contains("opencode export")
+                }
+                _ => panic!("it is a database"),
+            }
+        };
+        assert!(hint(ErrorKind::Other) && !hint(ErrorKind::InvalidData));
     }
 }

@@ -38,11 +38,7 @@ impl Permission {
             );
             return Ok(Permission::Denied);
         }
-        let counted: Vec<(String, usize)> = folders
-            .iter()
-            .map(|folder| (short_path(&folder.path), folder.list().len()))
-            .filter(|(_, sessions)| *sessions > 0)
-            .collect();
+        let counted = count_sessions(folders);
         // There is nothing to ask about; the report says where it looked.
         if counted.is_empty() {
             return Ok(Permission::Granted);
@@ -54,6 +50,20 @@ impl Permission {
         std::io::stdin().lock().read_line(&mut answer)?;
         Ok(read_answer(&answer))
     }
+}
+
+/// The number of sessions of each folder that has any. Two layouts may be of one folder.
+fn count_sessions(folders: &[AgentFolder]) -> Vec<(String, usize)> {
+    let mut counted: Vec<(String, usize)> = Vec::new();
+    for folder in folders {
+        let (path, sessions) = (short_path(&folder.path), folder.list().len());
+        match counted.iter_mut().find(|(known, _)| *known == path) {
+            Some((_, count)) => *count += sessions,
+            None => counted.push((path, sessions)),
+        }
+    }
+    counted.retain(|(_, sessions)| *sessions > 0);
+    counted
 }
 
 /// The question about folders and their numbers of sessions.
