@@ -35,7 +35,7 @@ const TEXT_COLUMNS: [(&str, &str); 4] =
 ///
 /// # Errors
 ///
-/// If the file cannot be read or is no database of opencode or OpenClaw.
+/// If the file cannot be read or is not a database of opencode or OpenClaw.
 pub fn list_database(path: &Path) -> io::Result<Vec<DatabaseSession>> {
     let database = open(path)?;
     let transcripts = Transcripts::find(&database, path).map_err(io::Error::other)?;
