@@ -28,6 +28,7 @@ mod returned_summary;
 mod seeded_hash;
 mod splice;
 mod table;
+mod thinking_record;
 mod traits;
 
 pub(crate) use alignment::ChangedRun;
@@ -44,4 +45,5 @@ pub(crate) use returned_summary::{ReturnedSummary, SummaryOrigin};
 pub(crate) use seeded_hash::{ConversationScope, RequestItems, SeededHash, read_seed};
 pub(crate) use splice::ItemSplice;
 pub(crate) use table::{CacheLimits, ConversationCounts, ConversationTable};
+pub(crate) use thinking_record::{ContentHashes, is_thinking_removal};
 pub(crate) use traits::ItemAuthor;

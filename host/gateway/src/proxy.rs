@@ -23,6 +23,7 @@ mod messages;
 mod new_items;
 mod output_limit;
 mod references;
+mod removed_thinking;
 mod request;
 mod retry;
 mod shaping;

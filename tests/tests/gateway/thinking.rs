@@ -1,4 +1,4 @@
-//! Thinking bound to earlier messages: removed by a compaction, and after a refusal.
+//! Thinking bound to earlier messages: removed by a compaction, and after a refusal. Removed thinking takes no room.
 
 use ctxhost_tests::rules::Wire;
 use ctxhost_tests::scripted::{Answered, Model, ScriptedServer, Seen, Step, Steps};
@@ -13,11 +13,13 @@ const WINDOW: u64 = 20_000;
 struct Thinker {
     messages: Vec<Value>,
     client: reqwest::Client,
+    /// The size that the gateway reports of each request.
+    sizes: Vec<u64>,
 }
 
 impl Thinker {
     fn new() -> Thinker {
-        Thinker { messages: Vec::new(), client: client() }
+        Thinker { messages: Vec::new(), client: client(), sizes: Vec::new() }
     }
 
     fn say(&mut self, words: String) {
@@ -56,6 +58,8 @@ impl Thinker {
         let request = request.header("anthropic-version", "2023-06-01");
         let request = request.header("content-type", "application/json").body(body.to_string());
         let answer = request.send().await.unwrap();
+        let size = answer.headers().get("x-ctxhost-tokens");
+        self.sizes.extend(size.and_then(|size| size.to_str().ok()?.parse::<u64>().ok()));
         let (status, text) = (answer.status(), answer.text().await.unwrap());
         assert_eq!(status, 200, "after {} messages: {text}", self.messages.len());
         let answer: Value = serde_json::from_str(&text).unwrap();
@@ -201,5 +205,48 @@ async fn an_engine_that_changes_each_request_is_taken_all_the_same() {
         assert_mended(&seen);
         let refused = seen.iter().filter(|it| was_refused(it)).count();
         assert!(refused * 3 < seen.len(), "{engine}: {refused} of {}", seen.len());
+    }
+}
+
+#[tokio::test]
+async fn thinking_that_is_not_sent_takes_no_room() {
+    for engine in ["mask", "window", "head-tail", "recall"] {
+        let thought = "I compare the parser with the ledger before I answer. ".repeat(30);
+        let step = |n: usize| match n % 4 {
+            3 => vec![Step::think(thought.clone()), Step::say(format!("Done, {n}."))],
+            _ => vec![
+                Step::think(thought.clone()),
+                Step::call("read", json!({ "path": format!("{n}.rs") })),
+            ],
+        };
+        let server = ScriptedServer::start(Wire::Anthropic, Model::new(WINDOW))
+            .script(Steps::new((0..200).map(step)));
+        let slot = format!("[plugins.slots]\ncontext_engine = \"{engine}\"\n");
+        let config = format!("{slot}{}", believed(WINDOW));
+        let mut gate = Gate::before(&server.url(), &config).await;
+        let mut thinker = Thinker::new();
+        let file = "let value = compute(17);\n".repeat(40);
+        for turn in 0..30 {
+            thinker.turn(&gate, format!("Look at part {turn}."), &file).await;
+            if turn == 20 {
+                gate.end.cancel();
+                let Gate { task, state, .. } = gate;
+                task.await.unwrap();
+                gate = Gate::again(&server.url(), &config, state).await;
+            }
+        }
+        assert_eq!(server.broken(), [], "{engine}");
+        let seen = server.requests();
+        // The whole history is far larger than the window from here on.
+        let late = seen.iter().zip(&thinker.sizes).skip(60);
+        let mut shares = Vec::new();
+        for (request, size) in late {
+            let sent = request.prompt_tokens;
+            assert!(*size < sent * 2, "{engine}: {size} were reported and {sent} sent");
+            shares.push(sent * 100 / WINDOW);
+        }
+        shares.sort_unstable();
+        let median = shares[shares.len() / 2];
+        assert!(median >= 40, "{engine}: {median} % of the window were used");
     }
 }

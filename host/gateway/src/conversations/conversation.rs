@@ -53,6 +53,8 @@ pub(crate) struct ConversationState {
     /// Whether a compaction was applied to it.
     pub is_compacted: bool,
     pub last_request: LastRequest,
+    /// Estimated tokens of the thinking that the plan of its last request had and the request had not.
+    pub lost_thinking_tokens: u64,
     /// Whether its client has asked for a summary and has not continued from one yet.
     pub awaits_summary: bool,
     /// Whether no request has come since its session was opened from a file.
@@ -200,6 +202,7 @@ impl Conversation {
             is_unwritten: false,
             is_compacted,
             last_request: LastRequest::default(),
+            lost_thinking_tokens: 0,
             awaits_summary: false,
             is_opened: false,
             learned: None,

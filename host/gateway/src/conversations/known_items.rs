@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use ctxhost_engine_api::{EntryKind, Message, Role, Transcript};
+use ctxhost_engine_api::{Entry, EntryKind, Message, Role, Transcript};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::index::IndexEntry;
@@ -11,6 +11,7 @@ use super::items_record::{ItemEdits, RecordedEdits, WireKnownItems, record};
 use super::new_group::{EntryTraits, NewGroup};
 use super::seeded_hash::{CanonicalItem, PrefixHasher, PrefixHashes, RequestItems, SeededHash};
 use super::splice::ItemSplice;
+use super::thinking_record::ContentHashes;
 use super::traits::ItemTraits;
 use ctxhost_dialects::inbound::{EntryLocation, ParsedEntry};
 use ctxhost_history::ForkPoint;
@@ -54,7 +55,9 @@ pub(crate) struct KnownItems {
     /// The item that is the client's own summary.
     pub(super) summary: Option<usize>,
     /// Entries whose text the client has replaced, with the hash of the new text.
-    client_edits: HashMap<String, u64>,
+    pub(super) client_edits: HashMap<String, u64>,
+    /// Entries that have lost their thinking.
+    pub(super) without_thinking: ContentHashes,
 }
 
 impl KnownItems {
@@ -205,6 +208,7 @@ impl KnownItems {
             last_user_entry: None,
             summary: self.summary.filter(|item| *item < items),
             client_edits: self.client_edits.clone(),
+            without_thinking: self.without_thinking.clone(),
         };
         Some((cut, self.end_of_entries(entries, session)?))
     }
@@ -235,6 +239,12 @@ impl KnownItems {
         let canonicals = self.items.iter().map(|known| known.canonical);
         let groups = self.groups.iter().map(|(items, entries)| (items.len(), *entries));
         record(0, canonicals, groups, self.summary, RecordedEdits::default())
+    }
+
+    /// A record that adds nothing: it completes the edits before it.
+    pub(crate) fn empty_record(&self) -> RecordBody {
+        let nothing = RecordedEdits::default();
+        record(self.items.len(), [], std::iter::empty(), self.summary, nothing)
     }
 
     /// The record of new groups, replaced items, and items left out or spliced before.
@@ -302,9 +312,11 @@ impl KnownItems {
         removed
     }
 
-    /// Whether an entry has the text that the client has replaced it with.
-    pub(crate) fn has_client_text(&self, id: &str, text: &str) -> bool {
-        self.client_edits.get(id) == Some(&text_hash(text))
+    /// Whether an entry has the text that the client has replaced it with, or is what the client sent without thinking.
+    pub(crate) fn has_client_text(&self, entry: &Entry<'_>) -> bool {
+        let edited = self.client_edits.get(entry.id());
+        edited.is_some_and(|hash| *hash == text_hash(entry.text()))
+            || self.is_without_thinking(entry)
     }
 
     /// Reads the known items from the records of a session. Also returns the last record before an incomplete
@@ -332,6 +344,7 @@ impl KnownItems {
                     }
                 }
                 RecordKind::Custom => {
+                    known_items.restore_removed_thinking(record);
                     if let Some(data) = record.custom_data(RECORD) {
                         known_items.apply_record(serde_json::from_value(data).ok()?)?;
                         // Batched: there may be tens of thousands.

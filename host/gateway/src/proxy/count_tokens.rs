@@ -91,15 +91,16 @@ impl Proxy {
         let now_ms = self.runtime.now_ms();
         let conversation = self.conversations.find(key, request_items, now_ms).await?;
         let guard = self.lock_conversation(&conversation).await?;
+        let context = self.render_context(&conversation, guard.context().session(), parsed.inbound);
         let known_items = {
             let state = conversation.state();
             let is_next =
                 matches!(state.match_request(request_items), RequestMatch::Continues { .. });
-            let is_whole = guard.context().session().is_whole() || !state.is_compacted;
+            let is_whole = (guard.context().session().is_whole() || !state.is_compacted)
+                && !context.has_removed_thinking;
             (is_next && !is_whole).then(|| state.known.clone())?
         };
         let fork = guard.fork(&ForkPoint::Leaf, "".as_ref()).ok()?;
-        let context = self.render_context(&conversation, guard.context().session(), parsed.inbound);
         let session = guard.session_id().to_owned();
         drop(guard);
         let known_items = KnownItems::clone(&known_items);
@@ -109,14 +110,15 @@ impl Proxy {
         // No budget: the upstream counts the conversation, it does not answer it.
         let enforced =
             invariants::enforce(&view, plan, u64::MAX / 4, &self.config.invariants).ok()?;
+        let rendered = render_request_body(parsed, &known_items, &enforced, &view, &context);
         let report = ShapingReport {
             engine: self.runtime.engine(),
-            tokens: Some(enforced.tokens),
+            tokens: Some(rendered.tokens),
             compaction: "none",
             session,
             ..ShapingReport::default()
         };
-        Some((render_request_body(parsed, &known_items, &enforced, &view, &context), report))
+        Some((rendered.body, report))
     }
 }
 

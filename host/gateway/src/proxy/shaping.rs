@@ -8,6 +8,7 @@ use ctxhost_engine_api::{Action, Entry, EntryKind, Flags, Plan, PlanItem, Role, 
 use super::core::Proxy;
 use super::ingest::IngestedRequest;
 use super::messages::ShapingReport;
+use super::removed_thinking::{has_removals, lost_tokens};
 use super::request::{InFlightRequest, ProxyAction, ProxyRequest, UpstreamRequest};
 use super::thinking::{ThinkingContext, ThinkingPlan, last_compacted_unit};
 use crate::conversations::{Conversation, ConversationLabel, KnownItems, PendingRequest};
@@ -83,9 +84,15 @@ impl Proxy {
             ))
         };
         let label = ingested.conversation.label.get_or_init(read_label).clone();
+        if parsed.inbound.has_bound_thinking() {
+            self.remove_thinking(ingested, &request.target)?;
+        }
         let prompt = ingested.guard.prepare(&request.target).await?;
-        let is_whole = ingested.guard.context().session().is_whole();
-        let is_unchanged = record_shaping(&ingested.conversation, &prompt, is_whole);
+        let session = ingested.guard.context().session();
+        let context = self.render_context(&ingested.conversation, session, parsed.inbound);
+        let is_whole = session.is_whole();
+        let is_unchanged = record_shaping(&ingested.conversation, &prompt, is_whole)
+            && !context.has_removed_thinking;
         let (view, enforced) = (&prompt.view, &prompt.checked);
         let report = ShapingReport {
             engine: prompt.engine.clone(),
@@ -100,17 +107,18 @@ impl Proxy {
             // The same `Bytes`, not equal ones: `CompressedBody` recognizes an unchanged body by its
             // pointer.
             let body = parsed.bytes.clone();
+            ingested.conversation.state().lost_thinking_tokens = 0;
             return Ok(ShapedRequest { body, lowered: None, report, tokens: enforced.tokens });
         }
-        let session = ingested.guard.context().session();
-        let context = self.render_context(&ingested.conversation, session, parsed.inbound);
         // A snapshot, because rendering takes long and other requests match against the state meanwhile.
         let known_items = ingested.conversation.known_items();
         let enforced =
             keep_last_answer(enforced, view, prompt.budget_tokens, &self.config.invariants);
-        let body = render_request_body(parsed, &known_items, &enforced, view, &context);
-        let report = ShapingReport { tokens: Some(enforced.tokens), ..report };
-        Ok(ShapedRequest { body: body.into(), lowered: None, report, tokens: enforced.tokens })
+        let rendered = render_request_body(parsed, &known_items, &enforced, view, &context);
+        let RenderedRequest { body, tokens, lost_thinking_tokens } = rendered;
+        ingested.conversation.state().lost_thinking_tokens = lost_thinking_tokens;
+        let report = ShapingReport { tokens: Some(tokens), ..report };
+        Ok(ShapedRequest { body: body.into(), lowered: None, report, tokens })
     }
 
     /// What the renderer needs beside the plan.
@@ -120,13 +128,14 @@ impl Proxy {
         session: &LiveSession,
         inbound: &dyn InboundDialect,
     ) -> RenderContext {
-        let compacted = if inbound.has_bound_thinking() {
-            last_compacted_unit(session, &conversation.known_items())
+        let (compacted, has_removed_thinking) = if inbound.has_bound_thinking() {
+            let compacted = last_compacted_unit(session, &conversation.known_items());
+            (compacted, compacted.is_some() && has_removals(session.session()))
         } else {
-            None
+            (None, false)
         };
         let refused = self.refused_thinking(&session.reference().id);
-        RenderContext { images: session.images().clone(), compacted, refused }
+        RenderContext { images: session.images().clone(), compacted, refused, has_removed_thinking }
     }
 }
 
@@ -134,10 +143,22 @@ impl Proxy {
 #[derive(Debug)]
 pub(super) struct RenderContext {
     images: ImageStore,
-    /// The last item group before the latest compaction.
+    /// The last item group before the latest compaction, or before the latest removal of thinking from the session.
     compacted: Option<usize>,
     /// The number of item groups whose thinking the upstream rejected.
     refused: usize,
+    /// Whether thinking was removed from the session, so that the client's bytes are not what it has.
+    pub(super) has_removed_thinking: bool,
+}
+
+/// A rendered request.
+#[derive(Debug)]
+pub(super) struct RenderedRequest {
+    pub(super) body: Vec<u8>,
+    /// Estimated tokens of the conversation in it.
+    pub(super) tokens: u64,
+    /// Estimated tokens of the thinking that the plan has and the body has not.
+    pub(super) lost_thinking_tokens: u64,
 }
 
 /// The request body that a plan makes of the client's.
@@ -147,8 +168,8 @@ pub(super) fn render_request_body(
     enforced: &EnforcedPlan,
     view: &Transcript,
     context: &RenderContext,
-) -> Vec<u8> {
-    let RenderContext { images, compacted, refused } = context;
+) -> RenderedRequest {
+    let RenderContext { images, compacted, refused, .. } = context;
     let items = enforced.items(view);
     let thinking = if parsed.inbound.has_bound_thinking() {
         let context =
@@ -157,10 +178,13 @@ pub(super) fn render_request_body(
     } else {
         ThinkingPlan::default()
     };
+    let lost_thinking_tokens = lost_tokens(&thinking, known_items, &items);
     let items: Vec<PlanItem<'_>> =
         items.into_iter().map(|item| with_client_text(item, known_items)).collect();
     let body = render_items(parsed, known_items, &items, images, &thinking);
-    if thinking.is_off { parsed.inbound.disable_thinking(body) } else { body }
+    let body = if thinking.is_off { parsed.inbound.disable_thinking(body) } else { body };
+    let tokens = enforced.tokens.saturating_sub(lost_thinking_tokens);
+    RenderedRequest { body, tokens, lost_thinking_tokens }
 }
 
 /// The client's body with its items replaced by these.
@@ -188,9 +212,7 @@ pub(super) fn render_items(
 /// bytes.
 pub(super) fn with_client_text<'a>(item: PlanItem<'a>, known_items: &KnownItems) -> PlanItem<'a> {
     match item {
-        PlanItem::Kept(entry) if known_items.has_client_text(entry.id(), entry.text()) => {
-            PlanItem::Kept(entry)
-        }
+        PlanItem::Kept(entry) if known_items.has_client_text(&entry) => PlanItem::Kept(entry),
         PlanItem::Kept(entry) if entry.has(Flags::REPLACED) => match entry.kind() {
             EntryKind::Message => PlanItem::ReplacedRaw { entry, raw: entry.raw() },
             _ => PlanItem::ReplacedText { entry, text: entry.text() },
@@ -213,8 +235,7 @@ pub(super) fn is_untouched(
 /// Whether the live entries are exactly the client's: none is folded into a summary.
 fn shows_all_entries(view: &Transcript, known_items: &KnownItems) -> bool {
     let is_clients = |entry: Entry<'_>| {
-        let is_as_written =
-            !entry.has(Flags::REPLACED) || known_items.has_client_text(entry.id(), entry.text());
+        let is_as_written = !entry.has(Flags::REPLACED) || known_items.has_client_text(&entry);
         known_items.location(entry.id()).is_some() && is_as_written
     };
     view.len() == known_items.entry_count() || view.iter().all(is_clients)

@@ -3,6 +3,7 @@
 //! ```text
 //!  answers ─┬─ of a history that the upstream rejected ───────────────────► removed
 //!           ├─ before the last compaction ──┬─ turn of that compaction ───► kept, until the upstream has rejected some
+//!           │  or removal (`removed_thinking`)
 //!           │                               └─ else ──────────────────────► removed
 //!           ├─ after a change by the plan ──┬─ current turn ──────────────► kept
 //!           │                               └─ else ──────────────────────► removed
@@ -15,7 +16,7 @@ use std::ops::Range;
 
 use ctxhost_engine_api::{Entry, EntryKind, Flags, PlanItem, Role, Transcript};
 
-use crate::conversations::KnownItems;
+use crate::conversations::{KnownItems, is_thinking_removal};
 use ctxhost_context::LiveSession;
 use ctxhost_session::RecordKind;
 
@@ -35,14 +36,14 @@ pub(super) struct ThinkingPlan {
 pub(super) struct ThinkingContext<'a> {
     pub(super) known_items: &'a KnownItems,
     pub(super) view: &'a Transcript,
-    /// The last item group before the latest compaction.
+    /// The last item group before the latest compaction, or before the latest removal of thinking from the session.
     pub(super) compacted: Option<usize>,
     /// The number of item groups whose thinking the upstream rejected.
     pub(super) refused: usize,
 }
 
-/// The last item group before the latest compaction. Derived from the session, so that a restart renders the same bytes
-/// and removed thinking stays removed.
+/// The last item group before the latest compaction, or before the latest removal of thinking. Derived from the session,
+/// so that a restart renders the same bytes and removed thinking stays removed.
 pub(super) fn last_compacted_unit(
     session: &LiveSession,
     known_items: &KnownItems,
@@ -50,7 +51,8 @@ pub(super) fn last_compacted_unit(
     let ignored = session.ignored_compactions();
     let mut newest_first = session.session().branch().into_iter().rev();
     newest_first.by_ref().find(|record| {
-        *record.kind() == RecordKind::Compaction && !ignored.iter().any(|id| id == record.id())
+        let is_compaction = *record.kind() == RecordKind::Compaction;
+        is_compaction && !ignored.iter().any(|id| id == record.id()) || is_thinking_removal(record)
     })?;
     newest_first.find_map(|record| known_items.location(record.id())).map(|place| place.group)
 }
@@ -86,7 +88,8 @@ impl ThinkingPlan {
         ThinkingPlan { is_off, ..plan }
     }
 
-    fn omits(&self, group: usize) -> bool {
+    /// Whether an item group loses its thinking.
+    pub(super) fn omits(&self, group: usize) -> bool {
         self.without.iter().any(|groups| groups.contains(&group))
     }
 }
