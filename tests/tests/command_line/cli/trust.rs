@@ -418,7 +418,7 @@ fn two_libraries_of_one_id_are_both_named_with_the_used_one() {
     let place = Place::with("[plugins]\nengine_dirs = [\"one\", \"two\"]\n");
     ["one", "two"].iter().for_each(|folder| fs::create_dir(place.at(folder)).unwrap());
     let (one, two) = ("one/libchaos.so", "two/libchaos.so");
-    [(one, b"".as_slice()), (two, b"x")].map(|(path, more)| place.engine(path, more));
+    let _ = [(one, b"".as_slice()), (two, b"x")].map(|(path, more)| place.engine(path, more));
     for arguments in [&["use", "chaos"][..], &["slot", "status"], &["engines", "list"]] {
         let printed = place.done(arguments);
         let note = format!(
