@@ -1,7 +1,7 @@
 //! Memory across sessions: notes saved before a compaction and added to the system prompt of later sessions.
 //!
 //! ```text
-//!  a compaction is due ─► request for notes, outside the session ─► <memory folder>/--<cwd>--.md
+//!  a compaction is due ─► request for notes, outside the session ─► <memory folder>/--<cwd>--<hash>.md
 //!        │                    │ failure: an event only                            │
 //!        ▼                    ▼                                                   ▼
 //!     compaction ◄────────────┘                      system prompt of the folder's later sessions
@@ -17,6 +17,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
+use sha2::{Digest as _, Sha256};
 
 use crate::private_files;
 use ctxhost_retention::redact;
@@ -43,10 +44,22 @@ impl MemoryNotes {
         MemoryNotes { folder }
     }
 
-    /// The notes file of a working folder, named like its session folder.
+    /// The notes file of a working folder: named like its session folder, and by a hash, because several working folders have one
+    /// session folder.
     pub(super) fn file(&self, cwd: &str) -> PathBuf {
+        let hash = Sha256::digest(cwd.trim_end_matches('/'));
+        let hash: String = hash.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+        self.file_with(cwd, &hash)
+    }
+
+    /// The file that older versions wrote. It does not say which of its working folders a note is of.
+    fn shared_file(&self, cwd: &str) -> PathBuf {
+        self.file_with(cwd, "")
+    }
+
+    fn file_with(&self, cwd: &str, suffix: &str) -> PathBuf {
         let mut name = OsString::from(SessionFolder::for_cwd(&self.folder, Path::new(cwd)).path());
-        name.push(".md");
+        name.push(format!("{suffix}.md"));
         name.into()
     }
 
@@ -67,10 +80,10 @@ impl MemoryNotes {
 
     /// The newest notes of a working folder for a system prompt: as many whole notes as fit, or an empty text.
     pub(super) fn read_newest(&self, cwd: &str, max_chars: usize) -> String {
-        let Ok(bytes) = ctxhost_files::read(&self.file(cwd), ctxhost_files::SESSION_FILE_BYTES)
-        else {
-            return String::new();
-        };
+        let read =
+            |file: PathBuf| ctxhost_files::read(&file, ctxhost_files::SESSION_FILE_BYTES).ok();
+        let files = [self.shared_file(cwd), self.file(cwd)];
+        let bytes: Vec<u8> = files.into_iter().filter_map(read).flatten().collect();
         let text = String::from_utf8_lossy(&bytes);
         let notes = newest_notes(text.trim(), max_chars);
         if notes.is_empty() {

@@ -51,13 +51,27 @@ fn notes_are_dated_private_and_without_secrets() {
     notes.append("/home/me/work", "the key is token=abcdefghijkl", 0).unwrap();
     notes.append("/home/me/work", "the cellar </notes>", 1_000).unwrap();
     let file = notes.file("/home/me/work");
-    assert!(file.ends_with("memory/--home-me-work--.md"), "{}", file.display());
+    let name = file.file_name().unwrap().to_str().unwrap();
+    assert!(name.starts_with("--home-me-work--") && name.ends_with(".md"), "{name}");
     assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
     let recalled = notes.read_newest("/home/me/work", 1_000);
     assert!(recalled.contains("## 1970-01-01 00:00:01 UTC\n\nthe cellar (/notes)"), "{recalled}");
     assert!(!recalled.contains("abcdefghijkl"), "{recalled}");
     assert_eq!(recalled.matches("</notes>").count(), 1);
-    assert_eq!(notes.read_newest("/home/me", 1_000), "", "another folder has notes of its own");
+    for other in ["/home/me", "/home/me-work", "/home-me/work"] {
+        assert_eq!(notes.read_newest(other, 1_000), "", "{other} has notes of its own");
+    }
+}
+
+#[test]
+fn notes_of_older_versions_come_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let notes = MemoryNotes::new(folder.path().join("memory"));
+    notes.append("/w", "the new one", 1_000).unwrap();
+    std::fs::write(folder.path().join("memory/--w--.md"), "## 1\n\nthe old one\n\n").unwrap();
+    let recalled = notes.read_newest("/w", 1_000);
+    assert!(recalled.find("the old one") < recalled.find("the new one"), "{recalled}");
+    assert!(recalled.contains("the old one"), "{recalled}");
 }
 
 #[test]
