@@ -19,7 +19,7 @@ use ctxhost_engine_kit::shortening::shorten_or_nothing;
 use ctxhost_engine_kit::summariser::{WrittenSummary, attempt, failure_note, has_model};
 use ctxhost_engine_kit::summary::{Provenance, wrap_summary};
 
-use crate::cooldowns::{Cooldowns, Saving};
+use crate::cooldowns::{CompactionSizes, Cooldowns};
 use crate::cut::{self, MiddleCut};
 use crate::settings::Settings;
 use crate::{HeadTailSession, LAYER, summary};
@@ -68,8 +68,8 @@ pub(crate) async fn compact(inputs: &HeadTailCompaction<'_>) -> Result<Compactio
     // No plan counts as a compaction that saved nothing, or the request would be repeated.
     let after_tokens = plan.as_ref().map_or(before_tokens, |plan| plan.estimated_tokens);
     let removable_tokens = before_tokens.saturating_sub(required_tokens(transcript));
-    let saving = Saving { before_tokens, after_tokens, removable_tokens };
-    inputs.cooldowns(|cooldowns| cooldowns.record_saving(saving, now_ms, settings));
+    let sizes = CompactionSizes { before_tokens, after_tokens, removable_tokens };
+    inputs.cooldowns(|cooldowns| cooldowns.record_saving(sizes, now_ms, settings));
     Ok(match plan.filter(|_| after_tokens < before_tokens) {
         Some(plan) => Compaction::Plan(plan),
         None => {

@@ -12,7 +12,7 @@ const MAX_WEAK: u32 = 2;
 
 /// The sizes of a transcript before and after a compaction, in tokens.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Saving {
+pub(crate) struct CompactionSizes {
     pub(crate) before_tokens: u64,
     pub(crate) after_tokens: u64,
     /// What no invariant keeps.
@@ -55,11 +55,16 @@ impl Cooldowns {
 
     /// Records the saving of a compaction. After a cooldown one weak compaction starts the next
     /// one.
-    pub(crate) fn record_saving(&mut self, saving: Saving, now_ms: i64, settings: &Settings) {
-        let saved_tokens = saving.before_tokens.saturating_sub(saving.after_tokens);
-        let least_tokens = share_of(saving.before_tokens, settings.min_saving_share).max(1);
+    pub(crate) fn record_saving(
+        &mut self,
+        sizes: CompactionSizes,
+        now_ms: i64,
+        settings: &Settings,
+    ) {
+        let saved_tokens = sizes.before_tokens.saturating_sub(sizes.after_tokens);
+        let least_tokens = share_of(sizes.before_tokens, settings.min_saving_share).max(1);
         // A huge newest message stays whatever a compaction does, and is a part of the middle one turn later.
-        if saving.removable_tokens < least_tokens {
+        if sizes.removable_tokens < least_tokens {
             return;
         }
         if saved_tokens >= least_tokens {
@@ -79,8 +84,8 @@ impl Cooldowns {
 mod tests {
     use super::*;
 
-    fn saving(after_tokens: u64) -> Saving {
-        Saving { before_tokens: 1_000, after_tokens, removable_tokens: 500 }
+    fn saving(after_tokens: u64) -> CompactionSizes {
+        CompactionSizes { before_tokens: 1_000, after_tokens, removable_tokens: 500 }
     }
 
     #[test]
@@ -116,7 +121,7 @@ mod tests {
     #[test]
     fn a_compaction_that_could_save_nothing_does_not_count() {
         let (mut cooldowns, settings) = (Cooldowns::default(), Settings::default());
-        let unavoidable = Saving { removable_tokens: 99, ..saving(1_000) };
+        let unavoidable = CompactionSizes { removable_tokens: 99, ..saving(1_000) };
         (0..4).for_each(|_| cooldowns.record_saving(unavoidable, 0, &settings));
         assert_eq!(cooldowns.backoff_reason(0, &settings), None);
     }

@@ -25,21 +25,15 @@ impl From<OsString> for SessionArg {
     }
 }
 
-/// Splits `SESSION@2`. The path may have bytes that are not UTF-8.
-#[cfg(unix)]
+/// Splits `SESSION@2`. Of a path with bytes that are not UTF-8, the extension is read.
 fn split_number(text: &OsStr) -> Option<(PathBuf, i64)> {
-    use std::os::unix::ffi::OsStrExt as _;
-    let bytes = text.as_bytes();
-    let (path, number) = bytes.split_at_checked(bytes.iter().rposition(|byte| *byte == b'@')?)?;
-    let number = str::from_utf8(number).ok()?.strip_prefix('@')?.parse().ok()?;
-    Some((OsStr::from_bytes(path).into(), number))
-}
-
-/// Splits `SESSION@2`.
-#[cfg(not(unix))]
-fn split_number(text: &OsStr) -> Option<(PathBuf, i64)> {
-    let (path, number) = text.to_str()?.rsplit_once('@')?;
-    Some((path.into(), number.parse().ok()?))
+    if let Some(text) = text.to_str() {
+        let (path, number) = text.rsplit_once('@')?;
+        return Some((path.into(), number.parse().ok()?));
+    }
+    let path = Path::new(text);
+    let (extension, number) = path.extension()?.to_str()?.rsplit_once('@')?;
+    Some((path.with_extension(extension), number.parse().ok()?))
 }
 
 /// Parses `@2`, the second compaction of a branch.
