@@ -157,7 +157,7 @@ const CONFINED: [(&str, &str, &[&str]); 12] = [
     ("std::os::", "host", SYSTEM_FILES),
     ("nix::", "host", SYSTEM_FILES),
     ("rustix::", "host", SYSTEM_FILES),
-    ("rusqlite", "host/session/src", &["import/opencode/database.rs"]),
+    ("rusqlite", "host/session/src", &["import/opencode/database.rs", "import/opencode/database"]),
     ("abi_stable", "engine-api/src", &["abi", "abi.rs"]),
     ("async_ffi", "engine-api/src", &["abi", "abi.rs"]),
     ("libloading", "host/engine/src", &["library.rs"]),
