@@ -27,9 +27,11 @@ pub(crate) fn duplicate_notes(config: &Config, ids: Option<&[&str]>) -> Vec<Stri
     }
     let registry = EngineRegistry::load(config);
     let note = |(id, paths): (&String, &Vec<PathBuf>)| {
+        // Named in its entry: the user has chosen.
+        if config.plugins.entries.get(id).is_some_and(|entry| entry.path.is_some()) {
+            return None;
+        }
         let used = match &registry.engine(id)?.source {
-            // Named in its entry: the user has chosen.
-            EngineSource::File(path) if !paths.contains(path) => return None,
             EngineSource::File(path) => format!("{}, the first", path.display()),
             EngineSource::Bundled | EngineSource::Linked(_) => "the bundled engine".to_owned(),
         };
