@@ -113,7 +113,7 @@ async fn a_limit_of_bytes_costs_old_pictures_and_teaches_no_window() {
     for n in 0..40 {
         messages.push(json!({"role": "assistant", "content": format!("Answer {n}.")}));
         messages.push(
-            json!({"role": "user", "content": format!("{n}: {}", "more of it ".repeat(500))}),
+            json!({"role": "user", "content": format!("{n}: {}", "more of it ".repeat(200))}),
         );
     }
     let answer = ask(&gate, Wire::OpenAiChat, &body, false).await;
