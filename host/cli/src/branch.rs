@@ -3,13 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use super::agent_folders::resolve_session;
 use super::chat::blob_dirs;
 use super::clock::now_ms;
 use super::error::CliError;
 use super::output::Output;
 use super::session_arg::{SessionArg, shell_quote};
-use super::store::stored_hint;
+use super::store::find_session;
 use ctxhost_agent::originals;
 use ctxhost_history::{ForkPoint, HistoryError, fork_session};
 use ctxhost_session::{Session, SessionError};
@@ -48,8 +47,7 @@ impl BranchArgs {
             _ => return Err(CliError::user("give only one of --at, --turn and @N")),
         };
         let named = &self.session.path;
-        let original =
-            &resolve_session(named).map_err(|error| stored_hint(error, named, config_path))?;
+        let original = &find_session(named, config_path)?;
         let session = Session::read(original)?;
         // Absolute, since the fork may be moved or opened from another folder.
         let parent = std::path::absolute(original)?.display().to_string();

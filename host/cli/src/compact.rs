@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use super::agent_folders::resolve_session;
 use super::chat::blob_dirs;
 use super::clock::now_ms;
 use super::engine_open::registry_error;
@@ -14,6 +13,7 @@ use super::render::diff::summary_lines;
 use super::render::format::{format_count, group_digits};
 use super::render::retention;
 use super::run_setup;
+use super::store::find_session;
 use super::window::parse_tokens;
 use ctxhost_agent::compact_session;
 use ctxhost_agent::engine_options::failure_log;
@@ -54,7 +54,7 @@ impl CompactArgs {
         output: &mut Output,
     ) -> Result<ExitCode, CliError> {
         let config = run_setup::find_config(config_path, &self.file, output)?;
-        let mut session = self.open()?;
+        let mut session = self.open(config_path)?;
         if let CompactionRecovery::Applied { id } = session.recover_compaction() {
             // The interrupted compaction is what the user asked for; compacting again would
             // summarise its summary.
@@ -91,8 +91,8 @@ impl CompactArgs {
     }
 
     /// Opens the session; a dry run uses a copy in memory.
-    fn open(&self) -> Result<Session, CliError> {
-        let file = resolve_session(&self.file)?;
+    fn open(&self, config_path: Option<&Path>) -> Result<Session, CliError> {
+        let file = find_session(&self.file, config_path)?;
         if !self.dry_run {
             return Ok(Session::open(&file)?);
         }

@@ -5,13 +5,13 @@ use std::process::ExitCode;
 
 use serde_json::json;
 
-use super::agent_folders::{open_session, resolve_session};
+use super::agent_folders::open_session;
 use super::error::CliError;
 use super::output::Output;
 use super::render::context_usage::{self, NextRequest};
 use super::render::format::group_digits;
 use super::run_setup;
-use super::store::stored_hint;
+use super::store::find_session;
 use super::window::parse_tokens;
 use ctxhost_agent::context_usage::ContextUsage;
 use ctxhost_agent::replay::report::ReplayWindow;
@@ -38,8 +38,7 @@ impl ContextArgs {
         config_path: Option<&Path>,
         output: &mut Output,
     ) -> Result<ExitCode, CliError> {
-        let path = resolve_session(&self.session)
-            .map_err(|error| stored_hint(error, &self.session, config_path))?;
+        let path = find_session(&self.session, config_path)?;
         let config = run_setup::find_config(config_path, &path, output)?;
         let recorded = open_session(&path, output)?;
         let (session, recorded_tokens) = (recorded.session, recorded.window_tokens);

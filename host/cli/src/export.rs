@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use super::agent_folders::{open_session, resolve_session};
+use super::agent_folders::open_session;
 use super::chat::blob_dirs;
 use super::error::CliError;
 use super::output::Output;
 use super::render::format::format_count;
-use super::store::stored_hint;
+use super::store::find_session;
 use ctxhost_blobs::ImageStore;
 use ctxhost_history::{self as history, ExportCounts, RedactionCounts, write_new};
 use ctxhost_session::Session;
@@ -49,8 +49,7 @@ impl ExportArgs {
         config_path: Option<&Path>,
         output: &mut Output,
     ) -> Result<ExitCode, CliError> {
-        let path = resolve_session(&self.session)
-            .map_err(|error| stored_hint(error, &self.session, config_path))?;
+        let path = find_session(&self.session, config_path)?;
         let session = open_session(&path, output)?.session;
         let counts = match self.format {
             ExportFormat::Json => self.export_json(&session, &path, output)?,

@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use super::agent_folders::{open_session, resolve_session};
+use super::agent_folders::open_session;
 use super::chat::blob_dirs;
 use super::error::CliError;
 use super::output::Output;
 use super::output_file::OutputFile;
-use super::store::stored_hint;
+use super::store::find_session;
 use ctxhost_agent::originals::{self, OriginalError, StoredOriginal};
 use ctxhost_session::Session;
 
@@ -37,8 +37,7 @@ impl FetchArgs {
         config_path: Option<&Path>,
         output: &mut Output,
     ) -> Result<ExitCode, CliError> {
-        let path = resolve_session(&self.session)
-            .map_err(|error| stored_hint(error, &self.session, config_path))?;
+        let path = find_session(&self.session, config_path)?;
         let file = self
             .out
             .as_deref()

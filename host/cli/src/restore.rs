@@ -3,13 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use super::agent_folders::resolve_session;
 use super::clock::now_ms;
 use super::error::CliError;
 use super::output::Output;
 use super::render::format::format_count;
 use super::session_arg::shell_quote;
-use super::store::stored_hint;
+use super::store::find_session;
 use ctxhost_history::{RestoreRequest, RestoredMessage, TurnRange, build_restoration};
 use ctxhost_session::Session;
 
@@ -39,8 +38,7 @@ impl RestoreArgs {
         output: &mut Output,
     ) -> Result<ExitCode, CliError> {
         let shown_as = shell_quote(&self.session);
-        let path = resolve_session(&self.session)
-            .map_err(|error| stored_hint(error, &self.session, config_path))?;
+        let path = find_session(&self.session, config_path)?;
         let wanted = match (self.turn, self.entry) {
             (Some(range), _) => RestoreRequest::Turns(range),
             (None, Some(id)) => RestoreRequest::Entry(id),

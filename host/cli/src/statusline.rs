@@ -5,7 +5,6 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 
-use super::agent_folders::resolve_session;
 use super::chat::session_folder;
 use super::config::load_config;
 use super::error::CliError;
@@ -14,7 +13,7 @@ use super::output::Output;
 use super::render::format::{format_count, group_digits};
 use super::render::retention;
 use super::run_setup;
-use super::store::{is_database, stored_hint};
+use super::store::{find_session, is_database};
 use super::window::parse_tokens;
 use ctxhost_config::Config;
 use ctxhost_history::is_rollback;
@@ -83,9 +82,7 @@ impl StatuslineArgs {
     ) -> Result<SessionStatus, CliError> {
         let is_stored = self.session.is_none() && is_database(config);
         let path = match &self.session {
-            Some(path) => {
-                Some(resolve_session(path).map_err(|error| stored_hint(error, path, config_path))?)
-            }
+            Some(path) => Some(find_session(path, config_path)?),
             None if is_stored => None,
             None => newest_session()?,
         };

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use super::agent_folders::resolve_session;
 use super::chat::sessions_root;
 use super::config::load_config;
 use super::error::CliError;
@@ -52,6 +53,11 @@ impl StoreCommand {
         let is_whole = copied.failed.is_empty() && copied.different.is_empty();
         Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(1) })
     }
+}
+
+/// The file of a session on the command line. Its error says where the sessions are, if that is a database.
+pub(super) fn find_session(named: &Path, config_path: Option<&Path>) -> Result<PathBuf, CliError> {
+    resolve_session(named).map_err(|error| stored_hint(error, named, config_path))
 }
 
 /// Adds to the error of a session that is not a file where the config keeps sessions, if that is a database.

@@ -3,12 +3,11 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use super::agent_folders::resolve_session;
 use super::error::CliError;
 use super::output::Output;
 use super::render::format::format_count;
 use super::session_arg::{SessionArg, parse_compaction};
-use super::store::stored_hint;
+use super::store::find_session;
 use ctxhost_history::{self as history, BranchCompaction, TranscriptMeasure, UndoReport};
 use ctxhost_session::Session;
 
@@ -47,7 +46,7 @@ impl UndoArgs {
             (number, of_session) => number.or(of_session),
         };
         let path = &self.session.path;
-        let file = resolve_session(path).map_err(|error| stored_hint(error, path, config_path))?;
+        let file = find_session(path, config_path)?;
         let mut session = Session::open(&file)?;
         let undone = history::undo_compaction(&mut session, number)?;
         output.print(&describe_undo(&undone))?;
