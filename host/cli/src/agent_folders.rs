@@ -11,7 +11,7 @@ use super::output::Output;
 use super::render::format::format_count;
 use ctxhost_engine::state_folder;
 use ctxhost_history::LineNumbers;
-use ctxhost_session::import::{self, DatabaseSession, ImportFormat, ImportedSession};
+use ctxhost_import::{DatabaseSession, ImportFormat, ImportedSession};
 
 /// Limit for the entries read of one agent's folders.
 const MAX_ENTRIES: usize = 200_000;
@@ -132,7 +132,7 @@ pub(super) fn is_database_name(path: &Path) -> bool {
 /// when it is opened.
 pub(super) fn sessions_of_file(path: PathBuf) -> Vec<FoundSession> {
     if is_database_name(&path)
-        && let Ok(sessions) = import::list_database(&path)
+        && let Ok(sessions) = ctxhost_import::list_database(&path)
     {
         return sessions.into_iter().map(FoundSession::from).collect();
     }
@@ -259,7 +259,7 @@ fn without_sub_agents(sessions: Vec<(&'static str, FoundSession)>) -> Vec<PathBu
 
 /// Opens a session on the command line: any format, by path or id. Reports what could not be read.
 pub(super) fn open_session(named: &Path, output: &mut Output) -> Result<ImportedSession, CliError> {
-    let recorded = import::open_file(&resolve_session(named)?)?;
+    let recorded = ctxhost_import::open_file(&resolve_session(named)?)?;
     if let Some(first) = recorded.problems.first() {
         let count = format_count(recorded.problems.len() as u64, "problem");
         output.note(&format!("{count} in {}, such as {first}", named.display()));

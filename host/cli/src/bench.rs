@@ -15,13 +15,13 @@ use super::replay::SessionSource;
 use super::run_setup;
 use super::window::parse_tokens;
 use ctxhost_config::Config;
+use ctxhost_import::ImportedSession;
 use ctxhost_provider::{LogprobClient, LogprobError};
 use ctxhost_quality::report::QualityReport;
 use ctxhost_quality::{
     BenchSubject, CachePrices, LabelledQuestion, ProbedAnswer, QualityError, RuleOptions,
     UtilityProbe, measure_evidence, measure_recording, measure_rules, parse_questions,
 };
-use ctxhost_session::import::ImportedSession;
 
 /// Benchmark engines.
 #[derive(Debug, clap::Subcommand)]

@@ -14,9 +14,9 @@ use ctxhost_context::ContextError;
 use ctxhost_dialects::FailureReason;
 use ctxhost_engine::{EngineOpenError, LoadError, SandboxError, SlotError};
 use ctxhost_history::HistoryError;
+use ctxhost_import::{ImportError, ImportFormat, ImportOpenError};
 use ctxhost_models::failover::FailoverError;
 use ctxhost_session::SessionError;
-use ctxhost_session::import::{self, ImportFormat};
 use ctxhost_store as store;
 use ctxhost_trust::{LockError, PackageError};
 
@@ -231,7 +231,7 @@ fn is_failed_disk(error: &std::io::Error) -> bool {
 
 /// The error of a command that needs a session, if the file is a recording of another agent.
 pub(super) fn recording_error(path: &Path) -> Option<CliError> {
-    let format = import::open_file(path).ok()?.format;
+    let format = ctxhost_import::open_file(path).ok()?.format;
     // A session of Pi can be changed, so what failed is something else.
     if format.starts_with(ImportFormat::Pi.name()) {
         return None;
@@ -267,12 +267,10 @@ impl From<store::StoreOpenError> for CliError {
     }
 }
 
-impl From<import::ImportOpenError> for CliError {
-    fn from(error: import::ImportOpenError) -> Self {
-        let is_unknown = matches!(
-            error,
-            import::ImportOpenError::Recording { source: import::ImportError::Unknown { .. }, .. }
-        );
+impl From<ImportOpenError> for CliError {
+    fn from(error: ImportOpenError) -> Self {
+        let is_unknown =
+            matches!(error, ImportOpenError::Recording { source: ImportError::Unknown { .. }, .. });
         let error = CliError::user(error.to_string());
         if !is_unknown {
             return error;

@@ -21,7 +21,7 @@ use ctxhost_agent::engine_registry::EngineRegistry;
 use ctxhost_agent::replay;
 use ctxhost_agent::replay::report::{EngineRun, ReplayReport, ReplayedSession, UnreadableLine};
 use ctxhost_config::Config;
-use ctxhost_session::import::{ImportedSession, UNKNOWN_MODEL};
+use ctxhost_import::{ImportedSession, UNKNOWN_MODEL};
 
 /// Replay recorded sessions through engines and compare the results.
 ///

@@ -18,7 +18,7 @@ use super::window::parse_tokens;
 use ctxhost_config::Config;
 use ctxhost_history::is_rollback;
 use ctxhost_retention::Shares;
-use ctxhost_session::{Record, RecordedCompaction, Session, import};
+use ctxhost_session::{Record, RecordedCompaction, Session};
 
 /// Longest line: the width of the narrowest usual terminal.
 const MOST_CHARS: usize = 80;
@@ -86,7 +86,7 @@ impl StatuslineArgs {
             None if is_stored => None,
             None => newest_session()?,
         };
-        let session = path.as_deref().map(import::open_file).transpose()?;
+        let session = path.as_deref().map(ctxhost_import::open_file).transpose()?;
         let recorded_tokens = session.as_ref().and_then(|recorded| recorded.window_tokens);
         let session = session.map(|recorded| recorded.session);
         let model = session.as_ref().and_then(Session::model);

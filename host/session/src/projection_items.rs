@@ -52,24 +52,47 @@ pub(super) struct RecordedProjection {
 /// of the format.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(untagged, rename_all_fields = "camelCase")]
-pub(super) enum StoredItem {
+pub enum StoredItem {
     /// An unchanged entry.
-    Keep { keep: String },
+    Keep {
+        /// Its id.
+        keep: String,
+    },
     /// A range of unchanged entries, from the first to the last.
-    KeepRange { keep_range: (String, String) },
+    KeepRange {
+        /// Their ids.
+        keep_range: (String, String),
+    },
     /// An entry with new text.
-    ReplaceText { retell: String, text: String },
+    ReplaceText {
+        /// Its id.
+        retell: String,
+        /// The text.
+        text: String,
+    },
     /// An entry with new JSON.
-    ReplaceRaw { rewrite: String, raw: String },
+    ReplaceRaw {
+        /// Its id.
+        rewrite: String,
+        /// The JSON.
+        raw: String,
+    },
     /// An inserted message.
-    Insert { insert: InsertRole, text: String },
+    Insert {
+        /// Its role.
+        insert: InsertRole,
+        /// Its text.
+        text: String,
+    },
 }
 
 /// The role of an inserted message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum InsertRole {
+pub enum InsertRole {
+    /// The user.
     User,
+    /// The model.
     Assistant,
 }
 
@@ -103,6 +126,6 @@ pub(super) fn read_projection(compaction: &Record) -> Option<RecordedProjection>
 }
 
 /// The id of the nth message inserted by a compaction.
-pub(super) fn insert_id(compaction_id: &str, number: usize) -> String {
+pub fn insert_id(compaction_id: &str, number: usize) -> String {
     format!("{compaction_id}#{number}")
 }

@@ -115,14 +115,14 @@ pub(super) struct ParsedRecord {
     pub(super) names_parent: bool,
 }
 
-/// Whether a line is a session record of any version, and of no other format.
+/// [`has_session_record_fields`] for a line.
 pub(super) fn is_session_record(line: &str) -> bool {
     serde_json::from_str::<serde_json::Map<String, Value>>(line)
         .is_ok_and(|fields| has_session_record_fields(&fields))
 }
 
-/// [`is_session_record`] for parsed fields.
-pub(super) fn has_session_record_fields(fields: &serde_json::Map<String, Value>) -> bool {
+/// Whether the fields of a line are those of a session record of any version, and of no other format.
+pub fn has_session_record_fields(fields: &serde_json::Map<String, Value>) -> bool {
     let text = |name| fields.get(name).and_then(Value::as_str);
     let is_known = text("type").is_some_and(|kind| RecordKind::KNOWN.contains(&kind));
     let has_id = text("id").is_some_and(|id| !id.is_empty()) && fields.contains_key("parentId");

@@ -8,7 +8,6 @@ mod faults;
 mod faulty_disk;
 mod format;
 mod fsck;
-mod import;
 mod older_versions;
 mod opening;
 mod path_check;
@@ -17,6 +16,7 @@ mod repair;
 mod results;
 mod round_trip;
 mod undo;
+mod written_by_pi;
 
 use std::path::PathBuf;
 

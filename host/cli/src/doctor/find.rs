@@ -15,7 +15,7 @@ use super::session_part::{
     has_name_of_part, is_beside_session, is_codex_sub_agent, is_opencode_sub_agent, lines_head,
     read_head,
 };
-use ctxhost_session::import::{ImportFormat, detect};
+use ctxhost_import::{ImportFormat, detect};
 
 /// Largest session that is read unless it is named: reading needs several times as much memory.
 const MAX_SESSION_BYTES: u64 = 64 << 20;

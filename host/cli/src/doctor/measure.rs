@@ -19,8 +19,8 @@ use ctxhost_config::Config;
 use ctxhost_context::{Budget, ContextError};
 use ctxhost_engine_api::PlanItem;
 use ctxhost_history::{SessionLoss, has_time, history_before, measure_loss};
+use ctxhost_import::{ImportError, ImportOpenError, ImportedSession};
 use ctxhost_retention::{Category, CategoryShare, Shares, measure_retention};
-use ctxhost_session::import::{self, ImportError, ImportOpenError, ImportedSession};
 
 /// The share of the smallest context at which the agent compacted that an engine gets, in percent. With all of
 /// it, an engine would not have to leave anything out.
@@ -110,7 +110,7 @@ pub(super) fn measure_session(
     config: &Config,
     engines: &[String],
 ) -> Result<MeasuredFile, CliError> {
-    let recorded = match import::open_file(&session.path) {
+    let recorded = match ctxhost_import::open_file(&session.path) {
         Ok(recorded) => recorded,
         Err(error) => return Ok(unread(&session.path, &error)),
     };
@@ -295,7 +295,7 @@ mod tests {
         let write = |name: &str, bytes: &[u8]| {
             let path = folder.path().join(name);
             std::fs::write(&path, bytes).unwrap();
-            let error = import::open_file(&path).unwrap_err();
+            let error = ctxhost_import::open_file(&path).unwrap_err();
             unread(&path, &error)
         };
         let truncated = write("s.jsonl.zst", b"\x28\xB5\x2F\xFD\x04");

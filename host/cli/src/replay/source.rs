@@ -12,7 +12,7 @@ use ctxhost_agent::OfflineOptions;
 use ctxhost_agent::engine_registry::EngineRegistry;
 use ctxhost_agent::replay::report::ReplayWindow;
 use ctxhost_config::Config;
-use ctxhost_session::import::{self, DEMO_PREFIX, DEMOS, DemoSession, ImportedSession};
+use ctxhost_import::{DEMO_PREFIX, DEMOS, DemoSession, ImportedSession};
 
 /// A session on the command line: `work.jsonl`, `demo:coding`.
 #[derive(Clone, Debug)]
@@ -58,7 +58,7 @@ impl SessionSource {
     /// Reads the session into memory.
     pub(crate) fn open(&self) -> Result<ImportedSession, CliError> {
         Ok(match self {
-            SessionSource::File(path) => import::open_file(&resolve_session(path)?)?,
+            SessionSource::File(path) => ctxhost_import::open_file(&resolve_session(path)?)?,
             SessionSource::Demo(demo) => demo.open()?,
         })
     }

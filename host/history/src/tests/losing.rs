@@ -79,7 +79,7 @@ fn imported(is_cancelled: bool) -> Session {
     lines.push(json!({ "$set": { "messages": context } }));
     lines.extend([message("8", "user", "and d.rs"), message("9", "gemini", "ok")]);
     let text = lines.iter().map(|line| format!("{line}\n")).collect::<String>();
-    ctxhost_session::import::open_bytes("s.jsonl", text.as_bytes()).unwrap().session
+    ctxhost_import::open_bytes("s.jsonl", text.as_bytes()).unwrap().session
 }
 
 #[test]

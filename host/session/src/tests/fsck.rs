@@ -8,7 +8,6 @@ use proptest::sample::Index;
 
 use super::*;
 use crate::fsck::{FaultKind, FsckNoteKind, FsckReport, SessionFault};
-use crate::import;
 
 /// The lines of a session with every kind of content; the compaction is on line 6.
 fn written(path: &Path) -> Vec<Vec<u8>> {
@@ -253,12 +252,6 @@ fn a_session_that_is_open_is_checked_without_being_touched() {
     assert_eq!(report.holder.unwrap().pid, std::process::id());
     drop(session);
     assert!(FsckReport::check(&path).unwrap().holder.is_none());
-}
-
-#[test]
-fn recordings_are_read_with_any_files_beside_them() {
-    let (_folder, path, _) = home();
-    assert_eq!(import::open_file(&path).unwrap().session.records().len(), 9);
 }
 
 #[test]

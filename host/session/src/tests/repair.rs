@@ -8,8 +8,8 @@ use proptest::sample::Index;
 
 use super::compaction::compact;
 use super::*;
+use crate::SessionError;
 use crate::fsck::FsckReport;
-use crate::{SessionError, import};
 
 const HEADER: &str = r#"{"type":"session","version":3,"id":"0199-mine","timestamp":"2026-11-21T01:41:21.054Z","cwd":"/home/dev","parentSession":"/home/dev/p.jsonl"}"#;
 
@@ -132,7 +132,6 @@ fn every_error_for_a_damaged_header_names_the_repair() {
     let errors = [
         Session::open(&state.path).unwrap_err().to_string(),
         Session::read(&state.path).unwrap_err().to_string(),
-        import::open_file(&state.path).unwrap_err().to_string(),
     ];
     for error in errors {
         assert!(error.contains("line 1: not JSON from column"), "{error}");

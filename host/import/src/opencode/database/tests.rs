@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::*;
-use crate::import::open_file;
+use crate::open_file;
 
 /// The tables as opencode 1.18 creates them, without columns that are not read.
 const SCHEMA: &str = "

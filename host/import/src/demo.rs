@@ -29,13 +29,13 @@ pub static DEMOS: [DemoSession; 2] = [
         name: "coding",
         about: "work on this repository: a test for engines of other versions",
         window_tokens: 32_000,
-        compressed: include_bytes!("../../demo/coding.jsonl.zst"),
+        compressed: include_bytes!("../demo/coding.jsonl.zst"),
     },
     DemoSession {
         name: "mixed",
         about: "work on this repository: its messages and settings; the user writes Chinese",
         window_tokens: 32_000,
-        compressed: include_bytes!("../../demo/mixed.jsonl.zst"),
+        compressed: include_bytes!("../demo/mixed.jsonl.zst"),
     },
 ];
 
@@ -86,7 +86,7 @@ mod tests {
             let example = format!("../../examples/sessions/{}.jsonl", demo.name);
             let lines = std::fs::read(&example).unwrap();
             let remedy =
-                "zstd --ultra -22 --no-check -c <example> > host/session/demo/<name>.jsonl.zst";
+                "zstd --ultra -22 --no-check -c <example> > host/import/demo/<name>.jsonl.zst";
             assert!(
                 demo.lines().unwrap() == lines,
                 "{example} has changed; renew its demo with `{remedy}`"

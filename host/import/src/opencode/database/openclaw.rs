@@ -158,7 +158,7 @@ mod tests {
     use serde_json::json;
 
     use super::super::{list_database, read_session};
-    use crate::import::open_file;
+    use crate::open_file;
 
     use super::*;
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 /// A session in a database of opencode or OpenClaw.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DatabaseSession {
-    /// Its path for [`open_file`](crate::import::open_file): that of the database and, as if it were a folder, the id.
+    /// Its path for [`open_file`](crate::open_file): that of the database and, as if it were a folder, the id.
     pub path: PathBuf,
     /// When it was last modified, in milliseconds since 1970.
     pub changed_ms: i64,

@@ -4,6 +4,11 @@
 //! afterwards. Prompts that the user reverted are skipped with everything that followed from them. A summary is
 //! a message only if the file starts with it. Recordings are never written.
 
+#![cfg_attr(
+    test,
+    allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
+)]
+
 mod anthropic;
 mod block;
 mod chat;

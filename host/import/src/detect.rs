@@ -1,5 +1,6 @@
 //! Detects the format of a recording from its records, not from its file name.
 
+use ctxhost_session::has_session_record_fields;
 use serde_json::{Map, Value};
 
 use super::block::kind;
@@ -7,7 +8,6 @@ use super::chat::ChatDocument;
 use super::json_lines::{JsonRecord, records, strip_bom};
 use super::surrogates::replace_halves;
 use super::transcript::{ImportError, ImportFormat};
-use crate::record::has_session_record_fields;
 
 /// Number of record types in an error.
 const NAMED_KINDS: usize = 3;

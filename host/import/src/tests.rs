@@ -1,6 +1,7 @@
 //! The recordings as wholes: the fixtures, what no format holds, and bytes that were damaged.
 
 mod compactions;
+mod pi_sessions;
 
 use std::path::{Path, PathBuf};
 

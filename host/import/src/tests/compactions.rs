@@ -1,10 +1,10 @@
 //! Compactions of every format: nothing of the history is lost, and the context is the agent's.
 
+use ctxhost_session::{Record, RecordKind, Session};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::super::open::open_bytes;
-use crate::{Record, RecordKind, Session};
 
 /// A step of a talk; its place is its text.
 #[derive(Clone, Debug)]

@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use ctxhost_files::{FileLines, LongLine, ZstdReader, is_zstd};
+use ctxhost_session::{RecordBody, Session, SessionError, SessionHeader};
 use serde_json::Value;
 
 use super::compaction::CompactionWriter;
@@ -12,7 +13,6 @@ use super::json_lines::strip_bom;
 use super::surrogates::replace_halves;
 use super::transcript::{ImportError, ImportFormat, ImportProblem, ImportedTranscript};
 use super::{anthropic, claude_code, codex, gemini_cli, openai, opencode};
-use crate::{RecordBody, Session, SessionError, SessionHeader};
 
 /// An imported recording.
 #[derive(Debug)]

@@ -4,23 +4,19 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::rc::Rc;
 
+use ctxhost_session::projection_items::{InsertRole, StoredItem, insert_id};
+use ctxhost_session::{ForeignCompaction, Session, SessionError};
 use serde_json::Value;
 
 use super::block::{self, joined_text};
 use super::transcript::{ImportedCompaction, ImportedItem};
-use crate::json_fields::json_string;
-use crate::projection_items::{
-    CompactionDetails, DETAILS_VERSION, InsertRole, RecordedProjection, StoredItem, insert_id,
-};
-use crate::record::RecordKind;
-use crate::{RecordBody, Session, SessionError};
 
 /// Writes compactions that follow the imported messages.
 pub(super) struct CompactionWriter {
     /// The agent.
-    engine: &'static str,
+    agent: &'static str,
     /// Its version.
-    engine_version: String,
+    agent_version: String,
     /// The number of messages so far.
     messages: usize,
     /// The entries in context, in order.
@@ -45,8 +41,8 @@ impl LiveMessage {
 }
 
 impl CompactionWriter {
-    pub(super) fn new(engine: &'static str, engine_version: String) -> CompactionWriter {
-        CompactionWriter { engine, engine_version, messages: 0, live: Vec::new() }
+    pub(super) fn new(agent: &'static str, agent_version: String) -> CompactionWriter {
+        CompactionWriter { agent, agent_version, messages: 0, live: Vec::new() }
     }
 
     /// Adds the record of the next message.
@@ -75,34 +71,19 @@ impl CompactionWriter {
             ResolvedItem::Keep(_) | ResolvedItem::ReplaceText { .. } => None,
         });
         let summary = texts.collect::<Vec<_>>().join("\n\n");
-        let first_kept = self.tail_start(&items).map(str::to_owned);
+        let first_kept_id = self.tail_start(&items).map(str::to_owned);
         let stored = items.iter().filter_map(|item| self.stored(item)).collect();
-        let details = CompactionDetails {
-            ctxhost: RecordedProjection {
-                version: DETAILS_VERSION,
-                engine: self.engine.to_owned(),
-                engine_version: self.engine_version.clone(),
-                trigger: compaction.trigger,
-                tokens_after: compaction.tokens_after,
-                items: stored,
-                ignored_compactions: Vec::new(),
-                engine_details: Value::Null,
-                host_details: Value::Null,
-            },
-            read_files: Value::Null,
-            modified_files: Value::Null,
-        };
-        let details = serde_json::to_string(&details)
-            .map_err(|error| SessionError::Plan { reason: error.to_string() })?;
-        let body = RecordBody::new(RecordKind::Compaction)
-            .with_field("summary", json_string(&summary))
-            .with_field("tokensBefore", compaction.tokens_before.to_string())
-            .with_field("details", details);
-        let id = session.next_id(&body.id_seed(), compaction.timestamp_ms);
-        // Its own id keeps no tail, as Pi defines it.
-        let first_kept = json_string(first_kept.as_deref().unwrap_or(&id));
-        let body = body.with_field("firstKeptEntryId", first_kept);
-        session.append_as(id.clone(), body, compaction.timestamp_ms)?;
+        let id = session.append_foreign_compaction(ForeignCompaction {
+            summary,
+            first_kept_id,
+            items: stored,
+            tokens_before: compaction.tokens_before,
+            tokens_after: compaction.tokens_after,
+            agent: self.agent.to_owned(),
+            agent_version: self.agent_version.clone(),
+            trigger: compaction.trigger,
+            timestamp_ms: compaction.timestamp_ms,
+        })?;
         if compaction.is_edit {
             self.apply_edit(items);
         } else {
