@@ -23,8 +23,9 @@ pub(super) fn render(requests: &LedgerItems, room_chars: u64, tag: &str) -> Vec<
     let requests = requests.oldest_first();
     let room_chars = room_chars.saturating_sub(TAG_CHARS);
     let sizes = requests.iter().map(|item| size(&text_line(&item.text, tag)));
-    let limit_chars =
-        fair_cap(sizes.collect(), room_chars).map(|level| level.max(LEAST_REQUEST_CHARS));
+    // In a small room one long request is not longer than half of what its kind has.
+    let least_chars = LEAST_REQUEST_CHARS.min(room_chars / 4);
+    let limit_chars = fair_cap(sizes.collect(), room_chars).map(|level| level.max(least_chars));
     let mut lines: Vec<RequestLine> = requests
         .iter()
         .map(|item| {
@@ -97,7 +98,7 @@ struct RequestLine {
     is_shown: bool,
 }
 
-/// Shows the newest lines that are wanted until one does not fit, and returns what they take.
+/// Shows the newest lines that are wanted and fit, and returns what they take.
 fn show_newest(
     lines: &mut [RequestLine],
     room_chars: u64,
@@ -105,7 +106,8 @@ fn show_newest(
 ) -> u64 {
     let mut left_chars = room_chars;
     for line in lines.iter_mut().rev().filter(|line| !line.is_shown && is_wanted(line)) {
-        let Some(left) = left_chars.checked_sub(line.chars) else { break };
+        // A long one does not keep shorter older ones from being shown.
+        let Some(left) = left_chars.checked_sub(line.chars) else { continue };
         left_chars = left;
         line.is_shown = true;
     }

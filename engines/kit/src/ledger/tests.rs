@@ -265,6 +265,28 @@ fn a_correction_and_a_fact_outlive_newer_requests() {
 }
 
 #[test]
+fn a_long_rule_leaves_room_for_shorter_older_ones() {
+    let mut talk = TranscriptBuilder::new();
+    let short = ["Never push to main.", "Always answer in French.", "Never use tabs."];
+    short.iter().for_each(|rule| _ = talk.user(rule).assistant("Yes."));
+    let long = format!("Always check {}.", "the stock of the branch ".repeat(60));
+    talk.user(&long).assistant("Yes.");
+    (0..60).for_each(|number| {
+        talk.user(["why?", "no", "how so?"][number % 3]).assistant("Because.");
+        talk.user(&format!("Look at part {number}")).assistant("I did.");
+    });
+    for request_chars in [300, 500, 700, 1_000, 2_000] {
+        let text = ledger_of(&talk).render(LedgerLimits { request_chars, ..ROOMY }, "");
+        assert!(weighted_chars(&text) <= request_chars, "{text}");
+        let shown: Vec<Option<usize>> = short.iter().map(|rule| text.find(rule)).collect();
+        assert!(shown.iter().all(Option::is_some), "{request_chars}: {text}");
+        assert!(shown.is_sorted(), "{text}");
+        // The long one is shown as well, but shortened.
+        assert!(text.contains("Always check") && !text.contains(&long), "{text}");
+    }
+}
+
+#[test]
 fn a_request_is_quoted_as_its_user_wrote_it() {
     let mut talk = TranscriptBuilder::new();
     talk.user("<ide_opened_file>The user opened /srv/app/open.rs.</ide_opened_file>\nMend PROJ-7.");
