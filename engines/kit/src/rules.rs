@@ -16,7 +16,7 @@ use regex::Regex;
 
 use crate::own_text::own_ranges;
 use crate::summary::sentences::strip_bullet;
-use crate::text::abbreviations::ends_with_abbreviation;
+use crate::text::abbreviations;
 
 pub use changes::parse_hint;
 pub(crate) use known_subjects::KnownSubjects;
@@ -185,10 +185,12 @@ pub(crate) fn sentences(text: &str) -> impl Iterator<Item = &str> {
         {
             let end = at + mark.len();
             let behind = line.get(end..).unwrap_or_default();
-            if mark == "." && ends_with_abbreviation(line.get(start..end).unwrap_or_default()) {
+            let may_end = behind.is_empty() || behind.starts_with(char::is_whitespace);
+            let before = line.get(..end).unwrap_or_default();
+            if may_end && mark == "." && abbreviations::goes_on(before, behind) {
                 continue;
             }
-            if !mark.is_ascii() || behind.is_empty() || behind.starts_with(char::is_whitespace) {
+            if !mark.is_ascii() || may_end {
                 found.push(line.get(start..end).unwrap_or_default());
                 start = end;
             }
@@ -235,9 +237,19 @@ mod tests {
 
     #[test]
     fn an_abbreviation_does_not_end_a_rule() {
-        for rule in ["Call me Dr. Brandt from now on.", "Always use tools, e.g. J. Doe's, first."] {
+        for rule in [
+            "Call me Dr. Brandt from now on.",
+            "Always use tools, e.g. J. Doe's, first.",
+            "Schreib Beträge immer mit Komma, z. B. 1.249,50 €, und nie mit Punkt.",
+            "Nutze nie die Abk. Fa. für Firma.",
+            "Responda sempre em português, p. ex. sem termos ingleses.",
+            "Always cite sources, e. g. the page no. 12 of the manual.",
+            "Réponds toujours en français, c. à d. sans anglais.",
+        ] {
             assert_eq!(rules(rule), [rule]);
         }
+        let chat = "do it. then test it. always use plan B. never push.";
+        assert_eq!(rules(chat), ["always use plan B.", "never push."]);
     }
 
     #[test]

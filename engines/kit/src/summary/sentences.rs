@@ -3,7 +3,7 @@
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 
 use super::envelope::is_markup;
-use crate::text::abbreviations::ends_with_abbreviation;
+use crate::text::abbreviations;
 use crate::text::one_line;
 
 /// Minimum length of a sentence, in weighted characters.
@@ -100,15 +100,15 @@ fn split(line: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut sentence = String::new();
     let mut is_quoted = false;
-    let mut characters = line.chars().peekable();
-    while let Some(character) = characters.next() {
+    for (at, character) in line.char_indices() {
+        let (before, behind) = line.split_at(at + character.len_utf8());
         sentence.push(character);
         // A full stop inside code does not end a sentence.
         is_quoted ^= character == '`';
         let ends_wide = matches!(character, '。' | '！' | '？' | '；');
         let ends_narrow = matches!(character, '.' | '!' | '?')
-            && characters.peek().is_none_or(|next| next.is_whitespace())
-            && !(character == '.' && ends_with_abbreviation(&sentence));
+            && (behind.is_empty() || behind.starts_with(char::is_whitespace))
+            && !(character == '.' && abbreviations::goes_on(before, behind));
         if (ends_wide || ends_narrow) && !is_quoted {
             push(&mut sentence, &mut found);
         }
@@ -143,6 +143,10 @@ mod tests {
         assert_eq!(
             sentences("Use a queue, e.g. a ring. Run `a. b` twice."),
             ["Use a queue, e.g. a ring.", "Run `a. b` twice."]
+        );
+        assert_eq!(
+            sentences("Wir nutzen Komma, z. B. 1,5. Die Abk. Fa. für Firma nutzen wir nie."),
+            ["Wir nutzen Komma, z. B. 1,5.", "Die Abk. Fa. für Firma nutzen wir nie."]
         );
     }
 
