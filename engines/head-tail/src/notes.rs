@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 use ctxhost_engine_api::{Entry, EntryKind, Transcript};
+use ctxhost_engine_kit::antecedent::states_task;
 use ctxhost_engine_kit::calls::{open_failures, render_failure_line};
-use ctxhost_engine_kit::dialogue::is_request;
 use ctxhost_engine_kit::history_fold::HistoryFold;
 use ctxhost_engine_kit::injected_text::request_text;
 use ctxhost_engine_kit::redact::redact;
@@ -63,14 +63,20 @@ pub(crate) fn write_notes(
 ) -> String {
     let excerpts = message_excerpts(transcript, middle.gaps());
     let mut newer = extract_sections(&excerpts);
-    let task = first_request(transcript);
+    let task = first_task(transcript);
+    // "Yes" and "continue" are no goals, and would replace one.
+    newer.requests.retain(|request| states_task(request));
     // The goal must not be empty: the newest request is kept elsewhere, but names the task.
     if newer.requests.is_empty() {
-        let newest = || transcript.newest_user_message().map(|entry| line(&request_text(&entry)));
+        let newest = || transcript.range(0..transcript.len() as u64).rev().find_map(task_of);
         newer.requests.extend(task.clone().or_else(newest));
     }
     let mut sections = match previous_notes(transcript, middle) {
-        Some(older) => merge(SummarySections::parse(&remove_sections(&older, &TRANSIENT)), newer),
+        Some(older) => {
+            let mut older = SummarySections::parse(&remove_sections(&older, &TRANSIENT));
+            older.requests.retain(|request| states_task(request));
+            merge(older, newer)
+        }
         None => newer,
     };
     let current_work = excerpts.iter().rev().find(|excerpt| {
@@ -132,10 +138,15 @@ pub(crate) fn remove_sections(summary: &str, headings: &[&str]) -> String {
 }
 
 /// The request that began the session; `None` if it was summarised.
-fn first_request(transcript: &Transcript) -> Option<String> {
+fn first_task(transcript: &Transcript) -> Option<String> {
     let since_summary = |entry: &Entry<'_>| entry.kind() != EntryKind::CompactionSummary;
-    let first = transcript.iter().take_while(since_summary).find(is_request)?;
-    Some(line(&request_text(&first)))
+    transcript.iter().take_while(since_summary).find_map(task_of)
+}
+
+/// The line of a user message that says what to do.
+fn task_of(entry: Entry<'_>) -> Option<String> {
+    let text = entry.is_user_message().then(|| request_text(&entry))?;
+    states_task(&text).then(|| line(&text))
 }
 
 fn render_form(
@@ -252,6 +263,19 @@ mod tests {
         let middle = HistoryFold::anchored_at_last(&talk.transcript(), vec![1..4]);
         let notes = write_notes(&talk.transcript(), &middle, 16_000);
         assert!(notes.starts_with("## Goal\n- Port the billing service to Rust.\n\n"), "{notes}");
+    }
+
+    #[test]
+    fn words_that_only_ask_to_go_on_are_no_goal() {
+        let mut talk = TranscriptBuilder::new();
+        talk.summary("## Goal\n- Port the billing service.\n- yes").user("yes").assistant("Done.");
+        talk.user("继续").calls(&[("a", "read", r#"{"path":"a.rs"}"#)]).result("a", "read", "x");
+        let middle = HistoryFold::anchored_at_last(&talk.transcript(), vec![0..talk.len()]);
+        let notes = write_notes(&talk.transcript(), &middle, 16_000);
+        assert!(notes.starts_with("## Goal\n- Port the billing service.\n\n"), "{notes}");
+        talk.assistant("Done.").user("Now port the mailer.").assistant("Ported.").user("weiter");
+        let notes = write_notes(&talk.transcript(), &whole(&talk), 16_000);
+        assert!(notes.starts_with("## Goal\n- Now port the mailer.\n\n"), "{notes}");
     }
 
     #[test]

@@ -136,6 +136,11 @@ pub(crate) fn quote_antecedent(request: &str, answer: &str) -> Option<String> {
     Reference::of(request).find_in(request, answer)
 }
 
+/// Whether a request says what to do: more than words that agree, refuse, thank or ask to go on.
+pub fn states_task(request: &str) -> bool {
+    request.contains(char::is_alphanumeric) && !reference::only_replies(request)
+}
+
 /// A request with the antecedent of a note behind it.
 pub(crate) fn quote_note(request: &str, note: &str) -> String {
     format!("{request}{QUOTE}{}", note.strip_prefix(NOTE).unwrap_or(note))

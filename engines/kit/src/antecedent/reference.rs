@@ -156,6 +156,18 @@ impl Reference {
     }
 }
 
+/// Whether a request consists of words that agree, refuse, thank or ask to go on.
+pub(super) fn only_replies(request: &str) -> bool {
+    let request = request.trim();
+    let is_reply = || {
+        let reply = REPLIES.as_ref().and_then(|pattern| pattern.find(request));
+        let behind = reply.filter(|reply| reply.start() == 0).map(|reply| reply.end());
+        let rest = behind.and_then(|end| request.get(end..));
+        rest.is_some_and(|rest| !rest.contains(char::is_alphanumeric))
+    };
+    is_assent(request) || matches(&NOTHINGS, request) || is_reply()
+}
+
 /// Whether a request points at something with a name or a number.
 fn points_at_name(request: &str) -> bool {
     let mut found = NAMES.iter().flat_map(|pattern| pattern.find_iter(request));

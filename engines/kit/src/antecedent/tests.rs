@@ -104,3 +104,36 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn words_that_only_agree_or_ask_to_go_on_state_no_task() {
+    for request in [
+        "yes",
+        "Yes.",
+        "go on",
+        "继续",
+        "weiter",
+        "続けて",
+        "تابع",
+        "да",
+        "oui",
+        "はい。",
+        "ok, go ahead!",
+        "no",
+        "danke",
+        "…",
+    ] {
+        assert!(!states_task(request), "{request}");
+    }
+    for request in [
+        "Rename it.",
+        "yes, but keep the table",
+        "继续检查仓库的库存",
+        "why?",
+        "はい、CSVで書き出して",
+        "weiter mit Modul 2",
+        "yes (to: Shall I delete the table?)",
+    ] {
+        assert!(states_task(request), "{request}");
+    }
+}
