@@ -84,11 +84,10 @@ async fn build_plan(inputs: &HeadTailCompaction<'_>, cut: &MiddleCut) -> Result<
     // Without a middle the compaction only cuts results.
     if !cut.middle.is_empty() {
         summary = write_summary(inputs, cut).await?;
-        // The ledger gets what a short summary leaves of the room for inserted texts.
-        let own_tokens = own_text_tokens(inputs.request.budget);
-        let own_chars = own_tokens.saturating_sub(ENVELOPE_TOKENS) * CHARS_PER_TOKEN;
-        let left_chars = own_chars.saturating_sub(weighted_chars(&summary.text));
-        let limits = cut.ledger.fit_limits(cut.ledger_limits, left_chars);
+        // The ledger gets what a short summary leaves of the room for both.
+        let own_chars = own_text_tokens(inputs.request.budget) * CHARS_PER_TOKEN;
+        let summary_chars = weighted_chars(&summary.text) + ENVELOPE_TOKENS * CHARS_PER_TOKEN;
+        let limits = cut.limits_beside(summary_chars, own_chars);
         summary.text = append_ledger(&summary.text, &cut.ledger, limits);
     }
     let transcript = inputs.transcript;

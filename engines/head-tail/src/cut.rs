@@ -29,10 +29,11 @@ pub(crate) struct MiddleCut {
     pub(crate) kept_tokens: u64,
     /// Target size of the summary with envelope and without ledger, in tokens.
     pub(crate) summary_tokens: u64,
-    /// Ledger of the summary, and its limits.
+    /// Ledger of the summary, and its limits before a summary leaves it less.
     pub(crate) ledger: SummaryLedger,
     pub(crate) ledger_limits: LedgerLimits,
-    /// Maximum size of the ledger, in tokens.
+    /// Room of the ledger beside a summary of the target size, and what it takes of it, in tokens.
+    ledger_room_tokens: u64,
     pub(crate) ledger_tokens: u64,
 }
 
@@ -57,20 +58,23 @@ impl MiddleCut {
         if middle.new_tokens(transcript) < LEAST_MIDDLE_TOKENS {
             middle = HistoryFold::default();
         }
-        let summary_tokens = goal.summary_tokens(middle.tokens());
         let ledger = ledgers.read(middle.gaps());
-        let limits = LedgerLimits::new(goal.budget_tokens, &goal.settings.room);
+        let ledger_limits = LedgerLimits::new(goal.budget_tokens, &goal.settings.room);
         // Earlier summaries may be replaced by the same size, new entries by less than half, so
         // that every compaction shrinks the transcript.
         let carried_tokens = middle.tokens() - middle.new_tokens(transcript);
         let most_tokens = (middle.tokens() + carried_tokens) / 2;
-        let left_chars = most_tokens.saturating_sub(summary_tokens) * CHARS_PER_TOKEN;
-        let ledger_limits = ledger.fit_limits(limits, left_chars);
+        let summary_tokens = goal.summary_tokens(middle.tokens());
+        // The minimum of a summary would leave nothing of a short middle to the user's requests,
+        // which are nowhere else.
+        let ledger_room_tokens = most_tokens.saturating_sub(summary_tokens).max(most_tokens / 2);
+        let limits = ledger.fit_limits(ledger_limits, ledger_room_tokens * CHARS_PER_TOKEN);
+        let ledger_tokens = ledger.chars(limits).div_ceil(CHARS_PER_TOKEN);
+        let summary_tokens = summary_tokens.min(most_tokens.saturating_sub(ledger_tokens));
         let shown_less = exchange.as_ref().map_or(0, |exchange| {
             transcript.tokens(exchange.answer()).saturating_sub(exchange.tokens())
         });
         let kept_tokens = transcript.total_tokens() - middle.tokens() - shown_less;
-        let ledger_tokens = ledger.chars(ledger_limits).div_ceil(CHARS_PER_TOKEN);
         MiddleCut {
             middle,
             exchange,
@@ -78,6 +82,7 @@ impl MiddleCut {
             summary_tokens,
             ledger,
             ledger_limits,
+            ledger_room_tokens,
             ledger_tokens,
         }
     }
@@ -95,6 +100,17 @@ impl MiddleCut {
     /// Size of the transcript afterwards if the summary meets its target, in tokens.
     pub(crate) fn after_tokens(&self) -> u64 {
         self.used_tokens() + self.summary_tokens
+    }
+
+    /// Limits of the ledger beside a written summary of `summary_chars` weighted characters with its
+    /// envelope: what a short one leaves, in at most `most_chars` for both.
+    pub(crate) fn limits_beside(&self, summary_chars: u64, most_chars: u64) -> LedgerLimits {
+        let planned_chars = (self.summary_tokens + self.ledger_tokens) * CHARS_PER_TOKEN;
+        // A model may write more than the target where everything still fits.
+        let room_chars = self.ledger_room_tokens * CHARS_PER_TOKEN;
+        let left_chars = planned_chars.saturating_sub(summary_chars).max(room_chars);
+        let left_chars = left_chars.min(most_chars.saturating_sub(summary_chars));
+        self.ledger.fit_limits(self.ledger_limits, left_chars)
     }
 }
 
