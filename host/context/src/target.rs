@@ -36,6 +36,8 @@ pub struct Target {
     pub budget: Option<Budget>,
     /// The names of the available tools.
     pub tools: Vec<String>,
+    /// Whether the provider may leave out a part of the prompt, as the request asks it to: its count is then no count of what was sent.
+    pub may_be_shortened: bool,
     /// The trigger of a compaction for this prompt.
     pub trigger: Trigger,
     /// When the host may compact.

@@ -16,16 +16,18 @@ mod edits;
 mod entries;
 mod error;
 mod item_json;
+mod loaded_tools;
 mod optional;
 pub(crate) mod output_limit;
 mod parsed;
+mod provider_edits;
 mod render;
 mod spans;
 mod unanswered_calls;
 
 use serde_json::value::RawValue;
 
-pub use dialect::{InboundDialect, StoredOverflow, TurnItem};
+pub use dialect::{CompactedItem, InboundDialect, StoredOverflow, TurnItem};
 pub use edits::ItemEdit;
 pub(crate) use edits::{apply_edit, edit_user_parts};
 pub use entries::json_items;
@@ -36,9 +38,11 @@ pub(crate) use entries::{
 pub(crate) use error::invalid_request;
 pub use error::{InboundError, describe_json_error};
 pub use item_json::parse_item;
+pub(crate) use loaded_tools::{DeferredTools, loaded_tools};
 pub(crate) use optional::{is_true, optional_count, optional_text};
 pub use output_limit::LoweredBody;
 pub use parsed::{ItemGroup, ParseContext, ParsedBody, ParsedEntry};
+pub use provider_edits::ProviderEdits;
 pub use render::{EntryLocation, SourceBody, render_body};
 pub(crate) use spans::{list_span, replace_spans, span_of};
 pub(crate) use unanswered_calls::{NamedCall, UnansweredCalls};

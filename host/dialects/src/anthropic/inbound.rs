@@ -1,5 +1,6 @@
 //! Anthropic's Messages API as clients speak it.
 
+mod compaction;
 mod provider_tools;
 mod thinking;
 
@@ -12,10 +13,11 @@ use serde_json::{Value, json};
 
 use super::API;
 use crate::inbound::{
-    InboundDialect, InboundError, ItemEdit, ItemGroup, LoweredBody, ParseContext, ParsedBody,
-    ParsedEntry, StoredOverflow, ToolNames, apply_edit, edit_user_parts, invalid_request, is_true,
-    linked_entry, list_span, optional_count, optional_text, output_limit, parse_content,
-    raw_fields, raw_items, result_entry, user_entry,
+    CompactedItem, DeferredTools, InboundDialect, InboundError, ItemEdit, ItemGroup, LoweredBody,
+    ParseContext, ParsedBody, ParsedEntry, ProviderEdits, StoredOverflow, ToolNames, apply_edit,
+    edit_user_parts, invalid_request, is_true, linked_entry, list_span, loaded_tools,
+    optional_count, optional_text, output_limit, parse_content, raw_fields, raw_items,
+    result_entry, user_entry,
 };
 use crate::json::{parse_object, set, string, take, take_text, text, text_of};
 use crate::message::{ChatBlock, ChatMessage, ToolCallBlock};
@@ -43,11 +45,28 @@ struct AnthropicBody<'a> {
     tools: Option<&'a RawValue>,
     #[serde(borrow, default)]
     thread: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    context_management: Option<&'a RawValue>,
     #[serde(borrow)]
     messages: Vec<&'a RawValue>,
 }
 
+/// What the API may do to the prompt.
+#[derive(Deserialize)]
+struct ContextManagement<'a> {
+    #[serde(borrow, default)]
+    edits: Option<&'a RawValue>,
+}
+
 impl AnthropicBody<'_> {
+    fn provider_edits(&self) -> ProviderEdits {
+        let read = |field: &RawValue| {
+            let management: ContextManagement<'_> = serde_json::from_str(field.get()).ok()?;
+            Some(ProviderEdits::of_list(management.edits))
+        };
+        self.context_management.and_then(read).unwrap_or_default()
+    }
+
     /// Whether the messages continue a thread, whose earlier messages only the provider has
     /// (beta `message-threads-2026-08-12`).
     fn continues_thread(&self) -> bool {
@@ -61,14 +80,26 @@ impl InboundDialect for AnthropicInbound {
         let wire: AnthropicBody<'a> =
             serde_json::from_str(json).map_err(|error| invalid_request(&error, json))?;
         let is_stored = wire.continues_thread();
-        let items = if is_stored { Vec::new() } else { raw_items(&wire.messages) };
+        let mut items = if is_stored { Vec::new() } else { raw_items(&wire.messages) };
+        let newest = compaction::find_newest(&items);
+        let rest = items.split_off(newest.map_or(0, |(at, _)| at));
+        let mut ignored_items = std::mem::replace(&mut items, rest);
+        let earlier = compaction::find_newest(&ignored_items);
+        ignored_items.drain(..earlier.map_or(0, |(at, _)| at));
+        let tools = wire.tools.map(|tools| loaded_tools(tools, DeferredTools::Hidden));
+        let provider_edits = wire.provider_edits();
         Ok(ParsedBody {
             model: wire.model,
             is_stream: wire.stream,
             max_output_tokens: wire.max_tokens,
             window_tokens: None,
             session_hint: wire.metadata.map(RawValue::get),
-            prompt_parts: raw_fields([wire.system, wire.tools]).collect(),
+            prompt_parts: raw_fields([wire.system])
+                .chain(tools.into_iter().flatten())
+                .chain(newest.map(|(_, block)| block))
+                .collect(),
+            provider_edits,
+            ignored_items,
             items_span: list_span(json, &items),
             items,
         })
@@ -89,6 +120,12 @@ impl InboundDialect for AnthropicInbound {
             };
             Ok(ItemGroup::single(match role.as_str() {
                 "assistant" => {
+                    let mut content = content;
+                    // It is sent in any case, and counts beside the messages.
+                    let compaction = compaction::split_content(&mut content);
+                    if !compaction.is_empty() && content.as_array().is_some_and(Vec::is_empty) {
+                        return Ok(ItemGroup::single(Vec::new()));
+                    }
                     let links = provider_tools::links_of(&content);
                     let answer = parse_content(content, answer_block);
                     tools.record(&answer);
@@ -154,6 +191,10 @@ impl InboundDialect for AnthropicInbound {
         blocks.retain(|block| !is_thinking(block));
         let is_gone = blocks.is_empty() && before > 0;
         (!is_gone).then_some(item)
+    }
+
+    fn split_compaction(&self, item: &str) -> Option<CompactedItem> {
+        compaction::split_item(item)
     }
 
     fn disable_thinking(&self, body: Vec<u8>) -> Vec<u8> {

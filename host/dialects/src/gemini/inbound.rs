@@ -13,7 +13,7 @@ use super::signatures::{sign_first_call, starts_turn};
 use super::{API, call_of, field, is_gemini_3};
 use crate::inbound::{
     InboundDialect, InboundError, ItemEdit, ItemGroup, LoweredBody, NamedCall, ParseContext,
-    ParsedBody, ParsedEntry, TurnItem, UnansweredCalls, apply_edit, assistant_entry,
+    ParsedBody, ParsedEntry, ProviderEdits, TurnItem, UnansweredCalls, apply_edit, assistant_entry,
     edit_user_parts, invalid_request, list_span, object_item, optional_count, output_limit,
     raw_fields, raw_items, result_entry, user_entry,
 };
@@ -72,6 +72,8 @@ impl InboundDialect for GeminiInbound {
             window_tokens: None,
             session_hint: None,
             prompt_parts: raw_fields([wire.system_instruction, wire.tools]).collect(),
+            provider_edits: ProviderEdits::default(),
+            ignored_items: Vec::new(),
             items_span: list_span(json, &items),
             items,
         })

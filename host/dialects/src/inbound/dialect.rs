@@ -23,6 +23,15 @@ pub enum StoredOverflow {
     NotFound(Value),
 }
 
+/// An item with a compaction of the provider.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CompactedItem {
+    /// The item with the compaction alone, which must stay in front of all that is sent after it.
+    pub compaction: Value,
+    /// The item without the compaction, as JSON; `None` if nothing is left.
+    pub rest: Option<String>,
+}
+
 /// An item at the end of a changed list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TurnItem {
@@ -95,6 +104,11 @@ pub trait InboundDialect: Send + Sync + fmt::Debug {
     /// Removes thinking from an item; `None` if nothing else is left.
     fn strip_thinking(&self, item: Value) -> Option<Value> {
         Some(item)
+    }
+
+    /// Splits the first item if it has the provider's newest compaction: the provider ignores what stands before that.
+    fn split_compaction(&self, _item: &str) -> Option<CompactedItem> {
+        None
     }
 
     /// Turns thinking off in a body.

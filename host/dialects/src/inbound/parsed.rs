@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 
+use super::provider_edits::ProviderEdits;
 use crate::message::ChatMessage;
 
 /// A parsed request body. All texts borrow from it.
@@ -19,10 +20,16 @@ pub struct ParsedBody<'a> {
     pub window_tokens: Option<u64>,
     /// The field by which the client identifies its session, as JSON.
     pub session_hint: Option<&'a str>,
-    /// What takes space in the window beside messages, as JSON: system prompt, tools and leading
-    /// instructions.
+    /// What takes space in the window beside messages, as JSON: system prompt, tools that are not loaded later, leading
+    /// instructions, and the provider's newest compaction.
     pub prompt_parts: Vec<&'a str>,
-    /// The messages after the leading instructions, as JSON.
+    /// What the provider may do to the prompt.
+    pub provider_edits: ProviderEdits,
+    /// The messages before the provider's newest compaction, which it ignores, from the compaction before that one on, as
+    /// JSON. They take no space in the window and are sent as they are.
+    pub ignored_items: Vec<&'a str>,
+    /// The messages after the leading instructions and the ignored ones, as JSON. The provider's newest compaction is in
+    /// the first.
     pub items: Vec<&'a str>,
     /// The bytes from the first message to the last.
     pub items_span: Range<usize>,

@@ -49,7 +49,8 @@ pub fn render_body(
     if source.body.items.is_empty() {
         return source.json.as_bytes().to_vec();
     }
-    let mut writer = BodyWriter { dialect, source, parts: Vec::new(), next: 0 };
+    let mut writer = BodyWriter { dialect, source, parts: Vec::new(), next: 0, rest: None };
+    writer.write_compaction();
     let mut group: Option<GroupEdits<'_>> = None;
     // Dialects with calls as items need the call's kind for a missing result.
     let calls = index_calls(dialect, projection, &source.body.items);
@@ -194,6 +195,8 @@ struct BodyWriter<'a> {
     parts: Vec<BodyPart>,
     /// The first group that was not written or dropped yet.
     next: usize,
+    /// The first item without the provider's compaction, which is written already.
+    rest: Option<String>,
 }
 
 impl BodyWriter<'_> {
@@ -201,12 +204,30 @@ impl BodyWriter<'_> {
         self.parts.extend(item.map(BodyPart::Inserted));
     }
 
+    /// Writes the provider's newest compaction, which the first item has: what is written before it would be ignored.
+    fn write_compaction(&mut self) {
+        let first = self.source.body.items.first();
+        let Some(split) = first.and_then(|item| self.dialect.split_compaction(item)) else {
+            return;
+        };
+        if self.source.entry_count(0) == 0 {
+            self.parts.push(BodyPart::Original(0));
+            self.next = 1;
+        } else {
+            self.parts.push(BodyPart::Inserted(split.compaction));
+            self.rest = split.rest;
+        }
+    }
+
     fn write_group(&mut self, group: Option<GroupEdits<'_>>) {
         let Some(GroupEdits { group, edits, .. }) = group else { return };
         self.copy_until(group);
         self.next = self.next.max(group + 1);
         let drops_thinking = self.source.drops_thinking(group);
-        let items = if edits.iter().any(|edit| *edit != ItemEdit::Keep) {
+        let rest = self.rest.take_if(|_| group == 0);
+        let items = if let Some(rest) = rest {
+            Some(self.dialect.edit_items(&[rest.as_str()], &edits))
+        } else if edits.iter().any(|edit| *edit != ItemEdit::Keep) {
             Some(self.dialect.edit_items(self.source.group_items(group), &edits))
         } else if drops_thinking {
             self.items_with_thinking(group)

@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use super::API;
 use crate::inbound::{
     InboundDialect, InboundError, ItemEdit, ItemGroup, LoweredBody, NamedCall, ParseContext,
-    ParsedBody, ParsedEntry, ToolNames, UnansweredCalls, assistant_entry, invalid_request,
-    list_span, object_item, optional_count, optional_text, output_limit, raw_fields, result_entry,
-    split_instructions, unknown_fields, user_entry,
+    ParsedBody, ParsedEntry, ProviderEdits, ToolNames, UnansweredCalls, assistant_entry,
+    invalid_request, list_span, object_item, optional_count, optional_text, output_limit,
+    raw_fields, result_entry, split_instructions, unknown_fields, user_entry,
 };
 use crate::json::{parse_object, remove, set, take, take_text, text, text_of};
 use crate::message::{ChatBlock, ChatMessage, ToolCallBlock, tool_calls};
@@ -70,6 +70,8 @@ impl InboundDialect for OllamaInbound {
             window_tokens: options.and_then(|options| options.num_ctx).filter(|tokens| *tokens > 0),
             session_hint: None,
             prompt_parts: raw_fields([wire.tools, wire.format]).chain(leading).collect(),
+            provider_edits: ProviderEdits::default(),
+            ignored_items: Vec::new(),
             items_span: list_span(json, &items),
             items,
         })

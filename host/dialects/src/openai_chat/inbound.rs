@@ -17,9 +17,9 @@ use super::alternation::{THINKING_FIELDS, join_messages};
 use crate::blocks::data_url;
 use crate::inbound::{
     InboundDialect, InboundError, ItemEdit, ItemGroup, LoweredBody, NamedCall, ParseContext,
-    ParsedBody, ParsedEntry, ToolNames, assistant_entry, inline_image, invalid_request, is_true,
-    list_span, object_item, optional_count, optional_text, output_limit, parse_content, raw_fields,
-    result_entry, split_instructions, unknown_fields, user_entry,
+    ParsedBody, ParsedEntry, ProviderEdits, ToolNames, assistant_entry, inline_image,
+    invalid_request, is_true, list_span, object_item, optional_count, optional_text, output_limit,
+    parse_content, raw_fields, result_entry, split_instructions, unknown_fields, user_entry,
 };
 use crate::json::{
     parse_object, parse_or_string, remove, set, string, take, take_text, text, text_of,
@@ -75,6 +75,8 @@ impl InboundDialect for OpenAiChatInbound {
             window_tokens: None,
             session_hint: wire.prompt_cache_key.map(RawValue::get),
             prompt_parts: fields.chain(leading).collect(),
+            provider_edits: ProviderEdits::default(),
+            ignored_items: Vec::new(),
             items_span: list_span(json, &items),
             items,
         })

@@ -2,6 +2,7 @@
 //!
 //! An answer of the model is a run of items: reasoning, messages, calls. Each run is one entry.
 
+mod compaction;
 mod edit;
 mod input;
 
@@ -15,10 +16,11 @@ use serde_json::{Value, json};
 
 use super::API;
 use crate::inbound::{
-    InboundDialect, InboundError, ItemEdit, ItemGroup, LoweredBody, ParseContext, ParsedBody,
-    ParsedEntry, StoredOverflow, ToolNames, inline_image, invalid_request, is_true, linked_entry,
-    links_of, list_span, object_item, optional_count, optional_text, output_limit, parse_content,
-    raw_fields, replace_spans, result_entry, span_of, split_instructions, user_entry,
+    CompactedItem, DeferredTools, InboundDialect, InboundError, ItemEdit, ItemGroup, LoweredBody,
+    ParseContext, ParsedBody, ParsedEntry, ProviderEdits, StoredOverflow, ToolNames, inline_image,
+    invalid_request, is_true, linked_entry, links_of, list_span, loaded_tools, object_item,
+    optional_count, optional_text, output_limit, parse_content, raw_fields, replace_spans,
+    result_entry, span_of, split_instructions, user_entry,
 };
 use crate::json::{parse_object, parse_or_string, string, take, take_text, text, text_of};
 use crate::message::{ChatBlock, ChatMessage, ToolCallBlock};
@@ -49,6 +51,8 @@ struct ResponsesBody<'a> {
     #[serde(borrow, default)]
     truncation: Option<&'a RawValue>,
     #[serde(borrow, default)]
+    context_management: Option<&'a RawValue>,
+    #[serde(borrow, default)]
     input: InputField<'a>,
 }
 
@@ -63,6 +67,13 @@ impl ResponsesBody<'_> {
     /// Whether a part of the history is stored by the server, so that it cannot be shortened here.
     fn is_stored(&self) -> bool {
         self.stored_history().is_some() || has_stored_questions(&self.input.items)
+    }
+
+    /// What the provider may do to the prompt.
+    fn provider_edits(&self) -> ProviderEdits {
+        let edits = ProviderEdits::of_list(self.context_management);
+        let truncates = self.truncation.is_some_and(|field| field.get() == "\"auto\"");
+        ProviderEdits { may_shorten: edits.may_shorten || truncates, ..edits }
     }
 
     /// The field that names a stored history.
@@ -137,21 +148,29 @@ impl InboundDialect for OpenAiResponsesInbound {
     fn parse_body<'a>(&self, json: &'a str) -> Result<ParsedBody<'a>, InboundError> {
         let wire: ResponsesBody<'a> =
             serde_json::from_str(json).map_err(|error| invalid_request(&error, json))?;
+        let provider_edits = wire.provider_edits();
         let input = if wire.is_stored() { Vec::new() } else { wire.input.items };
         let is_instruction = |item: &str| {
             parse_object(item).is_ok_and(|item| kind_of(&item) == ItemKind::Instruction)
         };
-        let (leading, items) = split_instructions(&input, is_instruction);
+        let (leading, mut items) = split_instructions(&input, is_instruction);
+        let rest = items.split_off(compaction::find_newest(&items).unwrap_or(0));
+        let mut ignored_items = std::mem::replace(&mut items, rest);
+        ignored_items.drain(..compaction::find_newest(&ignored_items).unwrap_or(0));
+        let tools = wire.tools.map(|tools| loaded_tools(tools, DeferredTools::Named));
         Ok(ParsedBody {
             model: wire.model,
             is_stream: wire.stream,
             max_output_tokens: wire.max_output_tokens,
             window_tokens: None,
             session_hint: wire.prompt_cache_key.map(RawValue::get),
-            prompt_parts: raw_fields([wire.instructions, wire.tools])
+            prompt_parts: raw_fields([wire.instructions])
+                .chain(tools.into_iter().flatten())
                 .chain(leading)
-                .chain(items.iter().copied().filter(|item| is_compaction(item)))
+                .chain(items.iter().copied().filter(|item| compaction::is_compaction_kind(item)))
                 .collect(),
+            provider_edits,
+            ignored_items,
             items_span: list_span(json, &items),
             items,
         })
@@ -254,6 +273,10 @@ impl InboundDialect for OpenAiResponsesInbound {
         Some(json!({ "type": kind, "call_id": call_id, "output": text }))
     }
 
+    fn split_compaction(&self, item: &str) -> Option<CompactedItem> {
+        compaction::split_item(item)
+    }
+
     fn stored_overflow(&self, json: &str) -> Option<StoredOverflow> {
         let wire: ResponsesBody<'_> = serde_json::from_str(json).ok()?;
         let fields = json.trim_start().strip_prefix('{')?;
@@ -292,11 +315,6 @@ fn call_id_of(item: &Value) -> Option<&str> {
 fn is_call(item: &Value) -> bool {
     let kind = type_of(item);
     kind.ends_with("_call") || kind == "mcp_approval_request"
-}
-
-fn is_compaction(item: &str) -> bool {
-    memmem::find(item.as_bytes(), b"\"compaction").is_some()
-        && parse_object(item).is_ok_and(|item| kind_of(&item) == ItemKind::Compaction)
 }
 
 /// Whether a reference comes before the first question: what is asked may then be stored by the server as well.

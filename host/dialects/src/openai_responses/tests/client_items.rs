@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use crate::OpenAiResponsesInbound;
 use crate::inbound::{
-    InboundDialect, ItemEdit, ItemGroup, ParseContext, ParsedEntry, StoredOverflow, json_items,
+    InboundDialect, ItemEdit, ItemGroup, ParseContext, ParsedEntry, ProviderEdits, StoredOverflow,
+    json_items,
 };
 use crate::message::{AssistantMessage, ChatBlock, ChatMessage};
 
@@ -174,6 +175,37 @@ fn a_compaction_is_counted_and_stays() {
     assert_eq!(parsed.prompt_parts, [compaction.to_string()]);
     let groups = groups(&[compaction, user, reasoning("rs_1")]);
     assert_eq!(shape(&groups), [(1, "-"), (1, "user"), (1, "assistant")]);
+}
+
+#[test]
+fn what_is_before_a_compaction_of_an_answer_is_ignored() {
+    let compaction =
+        |id: &str| json!({ "type": "compaction", "id": id, "encrypted_content": "gAAA" });
+    let user = |text: &str| json!({ "role": "user", "content": text });
+    let trigger = json!({ "type": "compaction_trigger" });
+    let items = [
+        user("1"),
+        reasoning("rs_1"),
+        compaction("cmp_1"),
+        reasoning("rs_2"),
+        user("2"),
+        compaction("cmp_2"),
+        reasoning("rs_3"),
+        trigger.clone(),
+    ];
+    let texts = items.each_ref().map(Value::to_string);
+    let body = json!({ "input": items, "truncation": "auto" }).to_string();
+    let parsed = OpenAiResponsesInbound.parse_body(&body).unwrap();
+    assert_eq!(parsed.ignored_items, texts[2..5]);
+    assert_eq!(parsed.items, texts[5..]);
+    assert_eq!(parsed.prompt_parts, [&*texts[5], &*texts[7]]);
+    let edits = ProviderEdits { may_shorten: true, may_compact: false };
+    assert_eq!(parsed.provider_edits, edits);
+    // `/responses/compact` returns the user messages that the provider has kept, and its item.
+    let body = json!({ "input": [user("1"), user("2"), compaction("cmp_1"), reasoning("rs_1")] });
+    let body = body.to_string();
+    let parsed = OpenAiResponsesInbound.parse_body(&body).unwrap();
+    assert_eq!((parsed.items.len(), parsed.ignored_items.len()), (4, 0));
 }
 
 #[test]
