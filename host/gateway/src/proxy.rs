@@ -32,9 +32,9 @@ mod stored_history;
 mod thinking;
 mod working_memory;
 
-pub use crate::conversations::ConversationLabel;
 pub use compress_endpoint::{CompressError, CompressedMessages, CompressionLimits};
 pub use core::Proxy;
+pub use ctxhost_conversations::ConversationLabel;
 pub use endpoint::{Endpoint, EndpointAction, PathModel};
 pub use messages::{ClientRequest, LocalResponse, ShapingReport};
 pub use request::{InFlightRequest, ProxyAction, UpstreamRequest};

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use ctxhost_tests::root;
 
 /// Crates of the host from the ground up. Crates on one floor do not know each other.
-const FLOORS: [&[&str]; 12] = [
+const FLOORS: [&[&str]; 13] = [
     &["dialects", "platform"],
     &["files"],
     &["session", "invariants", "blobs", "provider", "tools", "retention"],
@@ -20,7 +20,8 @@ const FLOORS: [&[&str]; 12] = [
     &["models"],
     &["context"],
     &["agent"],
-    &["check", "dev", "gateway", "quality", "scaffold"],
+    &["check", "conversations", "dev", "quality", "scaffold"],
+    &["gateway"],
     &["cli"],
     &["host"],
 ];
@@ -99,7 +100,10 @@ const DEPENDED_ON_BY: [(&str, &[&str]); 14] = [
     ("rusqlite", &["import"]),
     ("libloading", &["engine"]),
     ("ctxhost-engine-legacy", &["engine"]),
-    ("ctxhost-engine-kit", &["session", "import", "invariants", "retention", "context", "gateway"]),
+    (
+        "ctxhost-engine-kit",
+        &["session", "import", "invariants", "retention", "context", "conversations", "gateway"],
+    ),
     ("reqwest", &["provider"]),
     ("rmcp", &["tools"]),
     ("hyper-util", &["gateway"]),

@@ -1,10 +1,9 @@
 //! Metrics that other modules update: conversations, bodies, wrong tokens.
 
+use ctxhost_conversations::ConversationCounts;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
-
-use crate::conversations::ConversationCounts;
 
 /// Metrics that other modules update. Clones share them.
 #[derive(Clone, Debug, Default)]

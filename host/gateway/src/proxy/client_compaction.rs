@@ -3,7 +3,7 @@
 use axum::http::HeaderMap;
 use serde_json::{Map, Value};
 
-use crate::side_calls;
+use ctxhost_conversations::side_calls;
 use ctxhost_dialects::inbound::parse_item;
 
 /// The first items that may be a summary: a client may put context messages before it.

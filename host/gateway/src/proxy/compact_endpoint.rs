@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::body::Bytes;
 use axum::http::StatusCode;
+use ctxhost_conversations::{KnownItems, RequestItems, SummaryOrigin};
 use ctxhost_engine_api::{EntryKind, PlanItem, Trigger};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -17,7 +18,6 @@ use super::request::ProxyAction;
 use super::shaping::{ParsedRequest, compaction_label, render_items, with_client_text};
 use super::signed_summary::CarriedHistory;
 use super::thinking::ThinkingPlan;
-use crate::conversations::{KnownItems, RequestItems, SummaryOrigin};
 use ctxhost_agent::{SessionGuard, TurnError};
 use ctxhost_config::GatewaySettings;
 use ctxhost_context::{CompactionOutcome, ContextError, Prompt, Target};

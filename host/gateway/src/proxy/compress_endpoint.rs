@@ -4,6 +4,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use axum::body::Bytes;
+use ctxhost_conversations::{BadSessionId, RequestItems, session_scope};
 use ctxhost_engine_api::PlanItem;
 use ctxhost_engine_api::transcript::tokens::group_thousands;
 use serde_json::json;
@@ -17,7 +18,6 @@ use super::shaping::{
     ParsedRequest, compaction_label, is_untouched, render_items, with_client_text,
 };
 use super::thinking::ThinkingPlan;
-use crate::conversations::{BadSessionId, RequestItems, session_scope};
 use ctxhost_agent::TurnError;
 use ctxhost_blobs::BlobError;
 use ctxhost_context::{CompactionOutcome, CompactionPolicy, CompactionVerdict, Prompt, Target};

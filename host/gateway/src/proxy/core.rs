@@ -5,6 +5,10 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use ctxhost_conversations::{
+    CacheLimits, ConversationCounts, ConversationScope, ConversationTable, RequestItems,
+    SeededHash, is_named, read_seed,
+};
 use ctxhost_engine_api::ErrorKind;
 use ctxhost_engine_api::transcript::tokens;
 use futures_util::FutureExt;
@@ -15,10 +19,6 @@ use super::eviction::EvictionState;
 use super::messages::LocalResponse;
 use super::signed_summary::SummarySigner;
 use super::working_memory::WorkingMemory;
-use crate::conversations::{
-    CacheLimits, ConversationCounts, ConversationScope, ConversationTable, RequestItems,
-    SeededHash, is_named, read_seed,
-};
 use crate::originals::OriginalStore;
 use ctxhost_agent::{Runtime, SessionId, TurnError};
 use ctxhost_blobs::BlobError;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::http::StatusCode;
+use ctxhost_conversations::{KnownItems, RequestItems, RequestMatch, SeededHash};
 use ctxhost_engine_api::Plan;
 use serde_json::{Value, json};
 
@@ -13,7 +14,6 @@ use super::messages::{ClientRequest, LocalResponse, ShapingReport};
 use super::new_items::NewItems;
 use super::request::{CountTokensRequest, InFlightRequest, ProxyAction, UpstreamRequest};
 use super::shaping::{ParsedRequest, render_request_body};
-use crate::conversations::{KnownItems, RequestItems, RequestMatch, SeededHash};
 use ctxhost_context::LiveSession;
 use ctxhost_dialects::DialectName;
 use ctxhost_history::ForkPoint;

@@ -7,8 +7,8 @@ use tokio::task::yield_now;
 
 use super::blocking_pool::run_blocking;
 use super::core::Proxy;
-use crate::conversations::{Conversation, EvictedConversation};
 use ctxhost_agent::SessionGuard;
+use ctxhost_conversations::{Conversation, EvictedConversation};
 use ctxhost_session::SessionFolder;
 
 /// The interval between scans for idle conversations, in milliseconds.

@@ -13,13 +13,13 @@ use self::amendment::{ConversationAmendment, find_amendment};
 use super::client_compaction;
 use super::core::Proxy;
 use super::new_items::NewItems;
-use crate::conversations::{
-    Conversation, HistoryRewrite, ItemEdits, KnownItems, LastRequest, RequestItems, RequestMatch,
-    SeededHash, has_compactions,
-};
 use ctxhost_agent::{SessionGuard, SessionId, TurnError};
 use ctxhost_context::accounting::TokenAccounting;
 use ctxhost_context::{Amendment, BranchPoint};
+use ctxhost_conversations::{
+    Conversation, HistoryRewrite, ItemEdits, KnownItems, LastRequest, RequestItems, RequestMatch,
+    SeededHash, has_compactions,
+};
 use ctxhost_dialects::inbound::{InboundDialect, InboundError};
 use ctxhost_history::ForkPoint;
 use ctxhost_session::{Session, SessionError, SessionHeader};

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use axum::body::Bytes;
 use axum::http::{HeaderMap, StatusCode};
+use ctxhost_conversations::ConversationLabel;
 
 use super::endpoint::Endpoint;
-use crate::conversations::ConversationLabel;
 
 /// A request as the client sent it.
 #[derive(Clone, Debug)]

@@ -1,7 +1,7 @@
 //! Parses the items of a request that its conversation does not have yet.
 
 use super::ingest::IngestError;
-use crate::conversations::{EntryTraits, KnownItems, NewGroup, RequestItems};
+use ctxhost_conversations::{EntryTraits, KnownItems, NewGroup, RequestItems};
 use ctxhost_dialects::inbound::{InboundDialect, InboundError, ParseContext, ParsedEntry};
 use ctxhost_engine_api::Entry;
 use ctxhost_session::{RecordBody, SessionError};

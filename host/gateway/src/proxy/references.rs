@@ -2,9 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
+use ctxhost_conversations::KnownItems;
 use ctxhost_engine_api::{PlanItem, Role};
 
-use crate::conversations::KnownItems;
 use crate::originals::short_hash;
 use ctxhost_dialects::ChatMessage;
 use ctxhost_dialects::message::{ChatBlock, UserMessage};

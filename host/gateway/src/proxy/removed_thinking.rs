@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use ctxhost_agent::TurnError;
 use ctxhost_context::{Amendment, CompactionPolicy, Target};
+use ctxhost_conversations::{ContentHashes, KnownItems, is_thinking_removal};
 use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::{ContentBlock, Entry, Flags, Message, PlanItem, Transcript};
 use ctxhost_session::{RecordBody, Session};
@@ -22,7 +23,6 @@ use serde_json::{Value, json};
 use super::core::Proxy;
 use super::ingest::IngestedRequest;
 use super::thinking::{ThinkingContext, ThinkingPlan};
-use crate::conversations::{ContentHashes, KnownItems, is_thinking_removal};
 
 /// The share of the budget, as a divisor, from which thinking is removed from the session. Each removal makes an engine plan
 /// anew, so it must be worth that.

@@ -6,8 +6,8 @@ use axum::body::Bytes;
 
 use super::messages::{ClientRequest, LocalResponse, ShapingReport};
 use super::stored_history::StoredHistory;
-use crate::conversations::{Conversation, PendingRequest};
 use ctxhost_context::Target;
+use ctxhost_conversations::{Conversation, PendingRequest};
 use ctxhost_models::ContextWindow;
 
 /// What the handler does with a client request.

@@ -8,9 +8,9 @@ use super::core::Proxy;
 use super::ingest::{IngestedRequest, RequestMeta};
 use super::request::{InFlightRequest, ProxyAction, ProxyRequest};
 use super::shaping::ParsedRequest;
-use crate::conversations::RequestItems;
 use ctxhost_agent::{SessionGuard, TurnError};
 use ctxhost_context::Target;
+use ctxhost_conversations::RequestItems;
 use ctxhost_dialects::{FailureReason, ProviderError};
 use ctxhost_models::ContextWindow;
 

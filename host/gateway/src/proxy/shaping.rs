@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::body::Bytes;
+use ctxhost_conversations::{Conversation, ConversationLabel, KnownItems, PendingRequest};
 use ctxhost_engine_api::{Action, Entry, EntryKind, Flags, Plan, PlanItem, Role, Transcript};
 
 use super::core::Proxy;
@@ -11,7 +12,6 @@ use super::messages::ShapingReport;
 use super::removed_thinking::{has_removals, lost_tokens};
 use super::request::{InFlightRequest, ProxyAction, ProxyRequest, UpstreamRequest};
 use super::thinking::{ThinkingContext, ThinkingPlan, last_compacted_unit};
-use crate::conversations::{Conversation, ConversationLabel, KnownItems, PendingRequest};
 use ctxhost_agent::TurnError;
 use ctxhost_blobs::ImageStore;
 use ctxhost_context::{CompactionOutcome, CompactionVerdict, LiveSession, Prompt};

@@ -14,8 +14,8 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use sha2::Sha256;
 
-use crate::conversations::{ReturnedSummary, SeededHash, SummaryOrigin};
-use crate::secret::{SecretFile, from_hex, random_bytes, to_hex};
+use ctxhost_conversations::secret::{SecretFile, from_hex, random_bytes, to_hex};
+use ctxhost_conversations::{ReturnedSummary, SeededHash, SummaryOrigin};
 use ctxhost_dialects::OpenAiResponsesInbound;
 use ctxhost_dialects::inbound::{InboundDialect, ParsedBody};
 use ctxhost_session::render_compaction_summary;

@@ -7,7 +7,7 @@ use super::client_errors;
 use super::core::{MAX_MEASURED, Proxy, lock};
 use super::messages::ClientRequest;
 use super::request::{ProxyAction, UpstreamRequest};
-use crate::conversations::SeededHash;
+use ctxhost_conversations::SeededHash;
 use ctxhost_dialects::inbound::StoredOverflow;
 use ctxhost_dialects::{FailureReason, ProviderError};
 

@@ -14,9 +14,9 @@
 
 use std::ops::Range;
 
+use ctxhost_conversations::{KnownItems, is_thinking_removal};
 use ctxhost_engine_api::{Entry, EntryKind, Flags, PlanItem, Role, Transcript};
 
-use crate::conversations::{KnownItems, is_thinking_removal};
 use ctxhost_context::LiveSession;
 use ctxhost_session::RecordKind;
 

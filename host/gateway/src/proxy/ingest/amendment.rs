@@ -4,11 +4,11 @@ use std::ops::Range;
 
 use super::IngestError;
 use super::changed_runs::{RunEdits, apply_changes, is_noted};
-use crate::conversations::{
-    Conversation, HistoryRewrite, ItemEdits, KnownItems, RequestItems, text_hash, text_of_content,
-};
 use crate::proxy::new_items::NewItems;
 use ctxhost_context::Amendment;
+use ctxhost_conversations::{
+    Conversation, HistoryRewrite, ItemEdits, KnownItems, RequestItems, text_hash, text_of_content,
+};
 use ctxhost_dialects::inbound::{InboundDialect, ItemGroup, ParseContext, ParsedEntry, json_items};
 use ctxhost_engine_kit::injected_text;
 use ctxhost_session::{Record, RecordBody, Session};

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::IngestError;
 use super::amendment::{content_of, parse_run};
 use super::derived_text::{Derivation, SHARED_CHARS, are_mostly_equal, derivation, is_part};
-use crate::conversations::{
+use ctxhost_conversations::{
     ChangedRun, HistoryRewrite, ItemAuthor, ItemSplice, KnownItems, RequestItems, text_hash,
     text_of_content,
 };

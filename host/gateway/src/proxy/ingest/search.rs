@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use ctxhost_conversations::{
+    Conversation, HistoryRewrite, LastRequest, RequestItems, SummaryOrigin,
+};
 use ctxhost_engine_api::{EntryKind, Role};
 
 use super::amendment::find_amendment;
 use super::{IngestError, IngestedRequest, RequestMeta, has_foreign_summary, is_of_same_name};
-use crate::conversations::{
-    Conversation, HistoryRewrite, LastRequest, RequestItems, SummaryOrigin,
-};
 use crate::proxy::client_compaction;
 use crate::proxy::core::Proxy;
 use ctxhost_agent::SessionGuard;

@@ -25,7 +25,7 @@ const IDENTIFYING_CHARS: usize = 240;
 
 /// The relation of a request to a conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum RequestMatch {
+pub enum RequestMatch {
     /// It has all known items, and these new ones; none if it is a retry.
     Continues {
         /// The number of new items.
@@ -49,7 +49,7 @@ pub(crate) enum RequestMatch {
 
 /// A client's edits of a history.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct HistoryRewrite {
+pub struct HistoryRewrite {
     /// Items that the client has left out. The other fields count without them.
     pub removed: Vec<Range<usize>>,
     /// Items with a changed text.
@@ -75,7 +75,7 @@ pub(crate) struct HistoryRewrite {
 
 impl KnownItems {
     /// Matches a request. `is_unanswered` says that the previous request got no answer.
-    pub(crate) fn match_request(
+    pub fn match_request(
         &self,
         request: &mut RequestItems<'_>,
         is_unanswered: bool,
@@ -96,7 +96,7 @@ impl KnownItems {
     }
 
     /// The number of common first items.
-    pub(crate) fn common_items(&self, request: &mut RequestItems<'_>) -> usize {
+    pub fn common_items(&self, request: &mut RequestItems<'_>) -> usize {
         (0..self.items.len()).take_while(|at| self.is_same(request, *at, *at)).count()
     }
 
@@ -127,7 +127,7 @@ impl KnownItems {
 
     /// Whether the answers from an item on identify the conversation, or one of them has a random call id, which no other
     /// conversation has.
-    pub(crate) fn is_identified_from(&self, from: usize, request: &mut RequestItems<'_>) -> bool {
+    pub fn is_identified_from(&self, from: usize, request: &mut RequestItems<'_>) -> bool {
         let has_id = |at: usize, request: &RequestItems<'_>| {
             let known = self.items.get(at);
             known.is_some_and(|it| it.is_from(ItemAuthor::Model)) && request.has_random_id(at)
@@ -138,7 +138,7 @@ impl KnownItems {
 
     /// Whether the first model answer of a request differs. Some programs use one name for all of their
     /// conversations, and many of those start with the same greeting.
-    pub(crate) fn has_other_first_answer(&self, request: &mut RequestItems<'_>) -> bool {
+    pub fn has_other_first_answer(&self, request: &mut RequestItems<'_>) -> bool {
         let common = self.common_items(request);
         let is_answer =
             |at: usize| self.items.get(at).is_some_and(|it| it.is_from(ItemAuthor::Model));
@@ -175,7 +175,7 @@ impl KnownItems {
     }
 
     /// The number of complete groups before an item.
-    pub(crate) fn groups_before(&self, items: usize) -> usize {
+    pub fn groups_before(&self, items: usize) -> usize {
         self.groups.iter().take_while(|(group, _)| group.end <= items).count()
     }
 

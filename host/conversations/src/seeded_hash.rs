@@ -18,11 +18,11 @@ use ctxhost_session::SessionError;
 /// A 128-bit hash, seeded with a secret of this machine so that a client cannot construct a history with the hash
 /// of another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct SeededHash(u128);
+pub struct SeededHash(u128);
 
 impl SeededHash {
     /// The hash of a text.
-    pub(crate) fn new(seed: u64, text: &str) -> SeededHash {
+    pub fn new(seed: u64, text: &str) -> SeededHash {
         SeededHash(xxh3_128_with_seed(text.as_bytes(), seed))
     }
 
@@ -34,12 +34,12 @@ impl SeededHash {
     }
 
     /// As 32 hex digits.
-    pub(crate) fn to_hex(self) -> String {
+    pub fn to_hex(self) -> String {
         format!("{:032x}", self.0)
     }
 
     /// From 32 hex digits; `None` for anything else.
-    pub(crate) fn from_hex(hex: &str) -> Option<SeededHash> {
+    pub fn from_hex(hex: &str) -> Option<SeededHash> {
         let is_hex = hex.len() == 32 && hex.bytes().all(|byte| byte.is_ascii_hexdigit());
         is_hex.then(|| u128::from_str_radix(hex, 16).ok()).flatten().map(SeededHash)
     }
@@ -176,7 +176,7 @@ impl Write for HashWriter {
 
 /// The items of a request, with hashes computed on demand.
 #[derive(Debug)]
-pub(crate) struct RequestItems<'a> {
+pub struct RequestItems<'a> {
     items: &'a [&'a str],
     names: ItemHashes,
     scope: ConversationScope,
@@ -185,7 +185,7 @@ pub(crate) struct RequestItems<'a> {
 
 /// The scope in which a conversation is searched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ConversationScope {
+pub struct ConversationScope {
     /// The hash of the session id; `None` without one.
     pub name: Option<SeededHash>,
     /// Whether the id is a name from our header.
@@ -202,54 +202,59 @@ pub(crate) struct ItemHashes {
 
 impl<'a> RequestItems<'a> {
     /// The items of a request.
-    pub(crate) fn new(seed: u64, items: &'a [&'a str]) -> RequestItems<'a> {
+    pub fn new(seed: u64, items: &'a [&'a str]) -> RequestItems<'a> {
         let raw = items.iter().map(|item| SeededHash::new(seed, item)).collect();
         let names = ItemHashes { seed, raw, canonical: vec![None; items.len()] };
         RequestItems { items, names, scope: ConversationScope::default(), returned_summary: None }
     }
 
     /// The scope.
-    pub(crate) fn scope(&self) -> ConversationScope {
+    pub fn scope(&self) -> ConversationScope {
         self.scope
     }
 
     /// Sets the scope.
-    pub(crate) fn set_scope(&mut self, scope: ConversationScope) {
+    pub fn set_scope(&mut self, scope: ConversationScope) {
         self.scope = scope;
     }
 
     /// The summary of this gateway that its first item is.
-    pub(crate) fn returned_summary(&self) -> Option<&ReturnedSummary> {
+    pub fn returned_summary(&self) -> Option<&ReturnedSummary> {
         self.returned_summary.as_ref()
     }
 
     /// Sets the summary that its first item is.
-    pub(crate) fn set_returned_summary(&mut self, summary: Option<ReturnedSummary>) {
+    pub fn set_returned_summary(&mut self, summary: Option<ReturnedSummary>) {
         self.returned_summary = summary;
     }
 
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
     /// The number of items.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.items.len()
     }
 
     /// The items.
-    pub(crate) fn items(&self) -> &'a [&'a str] {
+    pub fn items(&self) -> &'a [&'a str] {
         self.items
     }
 
     /// The size of the items after the first `known` ones.
-    pub(crate) fn bytes_after(&self, known: usize) -> u64 {
+    pub fn bytes_after(&self, known: usize) -> u64 {
         self.items.iter().skip(known).map(|item| item.len() as u64).sum()
     }
 
     /// The hash of an item's bytes.
-    pub(crate) fn raw_hash(&self, at: usize) -> Option<SeededHash> {
+    pub fn raw_hash(&self, at: usize) -> Option<SeededHash> {
         self.names.raw.get(at).copied()
     }
 
     /// The hash of an item's canonical form.
-    pub(crate) fn canonical_hash(&mut self, at: usize) -> Option<SeededHash> {
+    pub fn canonical_hash(&mut self, at: usize) -> Option<SeededHash> {
         Some(self.canonical(at)?.hash)
     }
 
@@ -260,7 +265,7 @@ impl<'a> RequestItems<'a> {
     }
 
     /// Whether an item has a call id that is long enough to be random.
-    pub(crate) fn has_random_id(&self, at: usize) -> bool {
+    pub fn has_random_id(&self, at: usize) -> bool {
         let item = self.items.get(at).and_then(|item| parse_item(item).ok());
         item.is_some_and(|item| has_random_id(&item))
     }
@@ -313,7 +318,7 @@ impl<'a> RequestItems<'a> {
     /// # Errors
     ///
     /// Those of [`parse_item`].
-    pub(crate) fn parse(&mut self, at: usize) -> serde_json::Result<Value> {
+    pub fn parse(&mut self, at: usize) -> serde_json::Result<Value> {
         let item = self.items.get(at).copied().unwrap_or_default();
         let value = parse_item(item)?;
         if let Some(known) = self.names.canonical.get_mut(at) {
@@ -338,7 +343,7 @@ const SECRET: SecretFile = SecretFile { name: "secret", action: "store the gatew
 /// # Errors
 ///
 /// If the folder or file cannot be created or read, or the file is damaged.
-pub(crate) fn read_seed(folder: &Path) -> Result<u64, SessionError> {
+pub fn read_seed(folder: &Path) -> Result<u64, SessionError> {
     SECRET.read_or_create(folder).map(u64::from_be_bytes)
 }
 

@@ -10,16 +10,16 @@ use ctxhost_context::accounting::TokenAccounting;
 
 /// How much of the conversations is kept in memory.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct CacheLimits {
+pub struct CacheLimits {
     /// `gateway.conversations`.
-    pub(crate) conversations: usize,
+    pub conversations: usize,
     /// `gateway.max_conversations_bytes`.
-    pub(crate) bytes: u64,
+    pub bytes: u64,
 }
 
 impl CacheLimits {
     /// The limits of the settings.
-    pub(crate) fn new(settings: &GatewaySettings) -> CacheLimits {
+    pub fn new(settings: &GatewaySettings) -> CacheLimits {
         let conversations = settings.conversations.max(1);
         CacheLimits { conversations, bytes: settings.max_conversations_bytes }
     }
@@ -38,21 +38,21 @@ const MAX_REMEMBERED: usize = 16;
 
 impl ConversationTable {
     /// Whether a scan for conversations to evict is worth its cost.
-    pub(crate) fn is_crowded(&self) -> bool {
+    pub fn is_crowded(&self) -> bool {
         let (table, limits) = (self.table(), self.limits);
         table.conversations.len() > limits.conversations + limits.conversations / SLACK_SHARE
             || table.memory_bytes > limits.bytes
     }
 
     /// Whether the hard limit is exceeded.
-    pub(crate) fn is_overcrowded(&self) -> bool {
+    pub fn is_overcrowded(&self) -> bool {
         self.table().conversations.len() > self.limits.conversations.saturating_mul(MAX_OVER)
     }
 
     /// The conversations to evict, the oldest first, each with whether it exceeds the limit: those without a
     /// request since `before_ms`, and as many as are too many or take too much memory. None has a request in flight, and those above
     /// the limit have an answered last request.
-    pub(crate) fn eviction_candidates(&self, before_ms: i64) -> Vec<(Arc<Conversation>, bool)> {
+    pub fn eviction_candidates(&self, before_ms: i64) -> Vec<(Arc<Conversation>, bool)> {
         let table = self.table();
         let limits = self.limits;
         let too_many = table.conversations.len().saturating_sub(limits.conversations);
@@ -85,14 +85,14 @@ impl ConversationTable {
     }
 
     /// All conversations without a file.
-    pub(crate) fn unpersisted(&self) -> Vec<Arc<Conversation>> {
+    pub fn unpersisted(&self) -> Vec<Arc<Conversation>> {
         let mut conversations: Vec<_> = self.table().conversations.values().cloned().collect();
         conversations.retain(|conversation| !conversation.state().is_persisted);
         conversations
     }
 
     /// Marks the session of a conversation as closed; `false` if another request than the caller's uses it.
-    pub(crate) fn close_if_idle(&self, conversation: &Arc<Conversation>) -> bool {
+    pub fn close_if_idle(&self, conversation: &Arc<Conversation>) -> bool {
         // While the table is locked, no request can find it.
         let _table = self.table();
         if is_in_use(conversation, 1) {
@@ -104,18 +104,14 @@ impl ConversationTable {
     }
 
     /// Marks the session of a conversation with a request in flight as closed, and keeps what it has learned.
-    pub(crate) fn close_session(&self, conversation: &Arc<Conversation>, learned: TokenAccounting) {
+    pub fn close_session(&self, conversation: &Arc<Conversation>, learned: TokenAccounting) {
         let mut state = conversation.state();
         state.location = SessionLocation::File(self.path(conversation.key(), conversation.id()));
         state.learned = Some(learned);
     }
 
     /// Removes a conversation whose session is closed, unless a request has found it already.
-    pub(crate) fn evict(
-        &self,
-        conversation: &Arc<Conversation>,
-        evicted: Option<EvictedConversation>,
-    ) {
+    pub fn evict(&self, conversation: &Arc<Conversation>, evicted: Option<EvictedConversation>) {
         let mut table = self.table();
         if is_in_use(conversation, 1) {
             if let Some(evicted) = evicted {
@@ -135,7 +131,7 @@ impl ConversationTable {
     }
 
     /// Removes a conversation that has no file.
-    pub(crate) fn forget(&self, conversation: &Arc<Conversation>) {
+    pub fn forget(&self, conversation: &Arc<Conversation>) {
         let mut table = self.table();
         table.remove(conversation);
         self.update_gauge(&table);

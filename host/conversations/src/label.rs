@@ -44,7 +44,7 @@ pub struct ConversationLabel {
 
 impl ConversationLabel {
     /// Reads it from a request and its conversation.
-    pub(crate) fn read(headers: &HeaderMap, json: &str, view: &Transcript) -> ConversationLabel {
+    pub fn read(headers: &HeaderMap, json: &str, view: &Transcript) -> ConversationLabel {
         let requests = view.iter().filter(Entry::is_user_message);
         let texts = requests.map(|entry| injected_text::user_text(entry.text()));
         let first = texts.into_iter().find(|text| !text.is_empty());

@@ -17,7 +17,7 @@ const MAX_NEW_PARTS: usize = 32;
 
 /// The author of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum ItemAuthor {
+pub enum ItemAuthor {
     /// A user, maybe with text that a client added.
     User,
     /// A client: its context, or its summary request.

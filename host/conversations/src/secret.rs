@@ -9,11 +9,11 @@ use ctxhost_session::{SessionError, SessionFolder};
 
 /// A secret file.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct SecretFile {
+pub struct SecretFile {
     /// The file name.
-    pub(super) name: &'static str,
+    pub name: &'static str,
     /// The action for error messages, before the path.
-    pub(super) action: &'static str,
+    pub action: &'static str,
 }
 
 impl SecretFile {
@@ -22,10 +22,7 @@ impl SecretFile {
     /// # Errors
     ///
     /// If the folder or file cannot be created or read, or the file is damaged.
-    pub(super) fn read_or_create<const N: usize>(
-        &self,
-        folder: &Path,
-    ) -> Result<[u8; N], SessionError> {
+    pub fn read_or_create<const N: usize>(&self, folder: &Path) -> Result<[u8; N], SessionError> {
         SessionFolder::from_path(folder).create()?;
         let path = folder.join(self.name);
         let failed = |source| SessionError::Io { action: self.action, path: path.clone(), source };
@@ -72,7 +69,7 @@ fn write(path: &Path, secret: &[u8]) -> io::Result<()> {
 }
 
 /// Random bytes.
-pub(super) fn random_bytes<const N: usize>() -> [u8; N] {
+pub fn random_bytes<const N: usize>() -> [u8; N] {
     let mut secret = [0; N];
     let random = rustls::crypto::ring::default_provider().secure_random;
     if random.fill(&mut secret).is_err() {
@@ -84,12 +81,12 @@ pub(super) fn random_bytes<const N: usize>() -> [u8; N] {
 }
 
 /// Bytes as hex digits.
-pub(super) fn to_hex(bytes: &[u8]) -> String {
+pub fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The bytes of hex digits; `None` for anything else.
-pub(super) fn from_hex(hex: &str) -> Option<Vec<u8>> {
+pub fn from_hex(hex: &str) -> Option<Vec<u8>> {
     if !hex.len().is_multiple_of(2) || !hex.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return None;
     }

@@ -12,13 +12,13 @@ use ctxhost_session::RecordBody;
 
 /// What a client has changed of known items.
 #[derive(Debug, Default)]
-pub(crate) struct ItemEdits {
+pub struct ItemEdits {
     /// Items that it has left out. The other fields count without them.
-    pub(crate) removed: Vec<Range<usize>>,
+    pub removed: Vec<Range<usize>>,
     /// Items in whose place it sends others.
-    pub(crate) spliced: Vec<ItemSplice>,
+    pub spliced: Vec<ItemSplice>,
     /// Items with a changed text, counted with the spliced ones.
-    pub(crate) replaced: Vec<usize>,
+    pub replaced: Vec<usize>,
 }
 
 #[derive(Deserialize, Serialize)]

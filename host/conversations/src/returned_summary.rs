@@ -4,22 +4,22 @@ use super::seeded_hash::SeededHash;
 
 /// The summary at the start of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ReturnedSummary {
+pub struct ReturnedSummary {
     /// Its text without a frame.
-    pub(crate) text: String,
+    pub text: String,
     /// The number of items that the client got with it, including its own.
-    pub(crate) items: usize,
+    pub items: usize,
     /// The conversation that it was made of, if known.
-    pub(crate) origin: Option<SummaryOrigin>,
+    pub origin: Option<SummaryOrigin>,
 }
 
 /// The conversation that a summary was made of, as it was then.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct SummaryOrigin {
+pub struct SummaryOrigin {
     /// The key whose folder has its file.
-    pub(crate) home_key: SeededHash,
+    pub home_key: SeededHash,
     /// Its session id.
-    pub(crate) session: String,
+    pub session: String,
     /// The canonical hash of its first item. Once it continues from a summary, it has another one.
-    pub(crate) first_item: SeededHash,
+    pub first_item: SeededHash,
 }

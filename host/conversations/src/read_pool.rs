@@ -11,7 +11,7 @@ const MAX_READS: usize = 4;
 
 /// The pool that reads session files.
 #[derive(Debug)]
-pub(crate) struct ReadPool(Arc<Semaphore>);
+pub struct ReadPool(Arc<Semaphore>);
 
 impl Default for ReadPool {
     fn default() -> ReadPool {

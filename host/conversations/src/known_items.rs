@@ -40,7 +40,7 @@ pub(crate) struct KnownItem {
 
 /// The items of a conversation and their session entries.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct KnownItems {
+pub struct KnownItems {
     pub(super) items: Vec<KnownItem>,
     pub(super) groups: Vec<(Range<usize>, usize)>,
     /// The entry ids, in order.
@@ -62,42 +62,42 @@ pub(crate) struct KnownItems {
 
 impl KnownItems {
     /// Whether nothing is known.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
 
     /// The number of items.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.items.len()
     }
 
     /// Per group: its range of items and the number of its entries.
-    pub(crate) fn groups(&self) -> &[(Range<usize>, usize)] {
+    pub fn groups(&self) -> &[(Range<usize>, usize)] {
         &self.groups
     }
 
     /// The entry ids, in order.
-    pub(crate) fn entries(&self) -> &[String] {
+    pub fn entries(&self) -> &[String] {
         &self.entries
     }
 
     /// The number of entries.
-    pub(crate) fn entry_count(&self) -> usize {
+    pub fn entry_count(&self) -> usize {
         self.entries.len()
     }
 
     /// The canonical hash of the first item.
-    pub(crate) fn first_item(&self) -> Option<SeededHash> {
+    pub fn first_item(&self) -> Option<SeededHash> {
         self.items.first().map(|known| known.canonical.hash)
     }
 
     /// The location of an entry in a request.
-    pub(crate) fn location(&self, id: &str) -> Option<EntryLocation> {
+    pub fn location(&self, id: &str) -> Option<EntryLocation> {
         self.locations.get(id).copied()
     }
 
     /// The tool name of a call.
-    pub(crate) fn tool_of(&self, call_id: &str) -> Option<String> {
+    pub fn tool_of(&self, call_id: &str) -> Option<String> {
         self.tools.get(call_id).cloned()
     }
 
@@ -108,22 +108,22 @@ impl KnownItems {
     }
 
     /// Estimated tokens of the entries as the client sent them.
-    pub(crate) fn client_tokens(&self) -> u64 {
+    pub fn client_tokens(&self) -> u64 {
         self.client_tokens
     }
 
     /// The entry of the last user request.
-    pub(crate) fn last_user_entry(&self) -> Option<&str> {
+    pub fn last_user_entry(&self) -> Option<&str> {
         self.last_user_entry.as_deref()
     }
 
     /// Whether its client continues from its own summary.
-    pub(crate) fn has_summary(&self) -> bool {
+    pub fn has_summary(&self) -> bool {
         self.summary.is_some()
     }
 
     /// Sets the item that is the client's own summary.
-    pub(crate) fn set_summary(&mut self, item: Option<usize>) {
+    pub fn set_summary(&mut self, item: Option<usize>) {
         self.summary = item.or(self.summary);
     }
 
@@ -154,7 +154,7 @@ impl KnownItems {
     }
 
     /// Updates the byte hashes of known items.
-    pub(crate) fn update_raw_hashes(&mut self, request: &RequestItems<'_>) {
+    pub fn update_raw_hashes(&mut self, request: &RequestItems<'_>) {
         for (at, known) in self.items.iter_mut().enumerate() {
             // A client may write the same item with other white space; the newest form is compared first.
             known.raw = request.raw_hash(at).or(known.raw);
@@ -162,7 +162,7 @@ impl KnownItems {
     }
 
     /// Adds groups whose entries were appended under these ids.
-    pub(crate) fn extend(
+    pub fn extend(
         &mut self,
         request: &mut RequestItems<'_>,
         groups: Vec<NewGroup>,
@@ -188,13 +188,13 @@ impl KnownItems {
     }
 
     /// Adds the tokens of the newest entries of a live transcript.
-    pub(crate) fn add_tokens(&mut self, view: &Transcript, entries: usize) {
+    pub fn add_tokens(&mut self, view: &Transcript, entries: usize) {
         let end = view.len() as u64;
         self.client_tokens += view.tokens(end.saturating_sub(entries as u64)..end);
     }
 
     /// The first groups only, and the fork point after them; `None` if they have no entries.
-    pub(crate) fn cut(&self, groups: usize, session: &Session) -> Option<(KnownItems, ForkPoint)> {
+    pub fn cut(&self, groups: usize, session: &Session) -> Option<(KnownItems, ForkPoint)> {
         let entries = self.entries_of(groups).checked_sub(1)? + 1;
         let items = self.groups.get(groups.checked_sub(1)?)?.0.end;
         let locations = self.locations.iter().filter(|(_, location)| location.group < groups);
@@ -223,7 +223,7 @@ impl KnownItems {
 
     /// Adds token counts and the last user request from the records of the session.
     #[must_use]
-    pub(crate) fn with_measurements(mut self, session: &Session) -> KnownItems {
+    pub fn with_measurements(mut self, session: &Session) -> KnownItems {
         let records = self.entries.iter().filter_map(|id| session.record(id));
         let entries: Vec<_> = records.filter_map(Record::to_entry).collect();
         self.client_tokens = entries.iter().map(|entry| entry.tokens).sum();
@@ -235,20 +235,20 @@ impl KnownItems {
     }
 
     /// The record of all known items.
-    pub(crate) fn record(&self) -> RecordBody {
+    pub fn record(&self) -> RecordBody {
         let canonicals = self.items.iter().map(|known| known.canonical);
         let groups = self.groups.iter().map(|(items, entries)| (items.len(), *entries));
         record(0, canonicals, groups, self.summary, RecordedEdits::default())
     }
 
     /// A record that adds nothing: it completes the edits before it.
-    pub(crate) fn empty_record(&self) -> RecordBody {
+    pub fn empty_record(&self) -> RecordBody {
         let nothing = RecordedEdits::default();
         record(self.items.len(), [], std::iter::empty(), self.summary, nothing)
     }
 
     /// The record of new groups, replaced items, and items left out or spliced before.
-    pub(crate) fn record_with(
+    pub fn record_with(
         &self,
         request: &mut RequestItems<'_>,
         groups: &[NewGroup],
@@ -272,7 +272,7 @@ impl KnownItems {
     }
 
     /// The group of an item: its items and its entry ids.
-    pub(crate) fn group_at(&self, item: usize) -> Option<(Range<usize>, &[String])> {
+    pub fn group_at(&self, item: usize) -> Option<(Range<usize>, &[String])> {
         let group = self.groups.partition_point(|(items, _)| items.end <= item);
         let is_before =
             |id: &String| self.locations.get(id).is_some_and(|location| location.group < group);
@@ -282,7 +282,7 @@ impl KnownItems {
     }
 
     /// Replaces items, and records the new texts of their entries.
-    pub(crate) fn replace(
+    pub fn replace(
         &mut self,
         request: &mut RequestItems<'_>,
         items: &[usize],
@@ -300,7 +300,7 @@ impl KnownItems {
     }
 
     /// Keeps only the items before `kept`, which must be a group's end. Returns the ids of the removed entries.
-    pub(crate) fn truncate(&mut self, kept: usize) -> Vec<String> {
+    pub fn truncate(&mut self, kept: usize) -> Vec<String> {
         self.items.truncate(kept);
         self.groups.retain(|(items, _)| items.end <= kept);
         let removed =
@@ -313,7 +313,7 @@ impl KnownItems {
     }
 
     /// Whether an entry has the text that the client has replaced it with, or is what the client sent without thinking.
-    pub(crate) fn has_client_text(&self, entry: &Entry<'_>) -> bool {
+    pub fn has_client_text(&self, entry: &Entry<'_>) -> bool {
         let edited = self.client_edits.get(entry.id());
         edited.is_some_and(|hash| *hash == text_hash(entry.text()))
             || self.is_without_thinking(entry)
@@ -414,7 +414,7 @@ impl KnownItems {
     }
 
     /// Adds the calls of entries that a client has replaced.
-    pub(crate) fn add_calls(&mut self, entries: Vec<ParsedEntry>) {
+    pub fn add_calls(&mut self, entries: Vec<ParsedEntry>) {
         let traits = entries.into_iter().map(EntryTraits::of_entry);
         self.tools.extend(traits.flat_map(|entry| entry.tools));
     }
@@ -432,7 +432,7 @@ impl KnownItems {
 }
 
 /// A hash of an entry's text.
-pub(crate) fn text_hash(text: &str) -> u64 {
+pub fn text_hash(text: &str) -> u64 {
     xxh3_64(text.as_bytes())
 }
 
@@ -448,7 +448,7 @@ fn edit_of(record: &Record) -> Option<(String, Option<String>)> {
 }
 
 /// The text in a message's content.
-pub(crate) fn text_of_content(content: &str) -> String {
+pub fn text_of_content(content: &str) -> String {
     let message = format!(r#"{{"role":"user","content":{content}}}"#);
     Message::parse(&message, "").text()
 }

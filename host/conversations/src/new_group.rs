@@ -7,25 +7,25 @@ use ctxhost_engine_kit::injected_text;
 
 /// New items, and their entries.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct NewGroup {
+pub struct NewGroup {
     /// The number of items.
-    pub(crate) item_count: usize,
+    pub item_count: usize,
     /// The entries in order.
-    pub(crate) entries: Vec<EntryTraits>,
+    pub entries: Vec<EntryTraits>,
 }
 
 /// What is known of an entry beside its id. Its text is in the session only.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct EntryTraits {
+pub struct EntryTraits {
     /// Whether it is a request of the user.
-    pub(crate) is_user_request: bool,
+    pub is_user_request: bool,
     /// Of its calls: call id and tool name.
     pub(super) tools: Vec<(String, String)>,
 }
 
 impl EntryTraits {
     /// The traits of a parsed entry.
-    pub(crate) fn of_entry(entry: ParsedEntry) -> EntryTraits {
+    pub fn of_entry(entry: ParsedEntry) -> EntryTraits {
         match entry {
             ParsedEntry::Message(message) => EntryTraits::of_message(message),
             ParsedEntry::Instruction(_) | ParsedEntry::Note(_) => EntryTraits::default(),

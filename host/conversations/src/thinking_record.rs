@@ -18,7 +18,7 @@ const RECORD: &str = "ctxhost.thinking";
 
 /// Entries without their thinking, with a hash of their content.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ContentHashes(HashMap<String, u64>);
+pub struct ContentHashes(HashMap<String, u64>);
 
 #[derive(Deserialize, Serialize)]
 struct WireRemoval {
@@ -30,12 +30,12 @@ struct WireRemoval {
 
 impl ContentHashes {
     /// Adds an entry with the JSON of its content.
-    pub(crate) fn add(&mut self, id: &str, content: &str) {
+    pub fn add(&mut self, id: &str, content: &str) {
         self.0.insert(id.to_owned(), xxh3_64(content.as_bytes()));
     }
 
     /// The record of them.
-    pub(crate) fn record(&self, tokens: u64) -> RecordBody {
+    pub fn record(&self, tokens: u64) -> RecordBody {
         let mut entries: Vec<(String, String)> =
             self.0.iter().map(|(id, hash)| (id.clone(), format!("{hash:x}"))).collect();
         // The same bytes for the same entries.
@@ -65,7 +65,7 @@ impl ContentHashes {
 }
 
 /// Whether thinking was removed from the session by this record.
-pub(crate) fn is_thinking_removal(record: &Record) -> bool {
+pub fn is_thinking_removal(record: &Record) -> bool {
     ContentHashes::from_record(record).is_some()
 }
 
@@ -76,7 +76,7 @@ impl KnownItems {
     }
 
     /// Adds entries without their thinking.
-    pub(crate) fn add_removed_thinking(&mut self, contents: ContentHashes) {
+    pub fn add_removed_thinking(&mut self, contents: ContentHashes) {
         for id in contents.0.keys() {
             // Its content counts, not its text alone: an answer of calls has none.
             self.client_edits.remove(id);

@@ -2,7 +2,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use super::*;
-use crate::conversations::KnownItems;
+use crate::KnownItems;
 
 /// Far longer than a lookup takes.
 const PATIENCE: Duration = Duration::from_secs(10);

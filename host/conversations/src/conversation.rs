@@ -22,7 +22,7 @@ const UNLOCK_POLL: Duration = Duration::from_millis(5);
 
 /// A conversation of a client, backed by a session.
 #[derive(Debug)]
-pub(crate) struct Conversation {
+pub struct Conversation {
     key: SeededHash,
     /// The session id.
     id: String,
@@ -37,12 +37,12 @@ pub(crate) struct Conversation {
     /// Held while the session is opened or closed.
     opening: tokio::sync::Mutex<()>,
     /// What the dashboard calls it, read from its first request in this process.
-    pub(crate) label: OnceLock<Arc<ConversationLabel>>,
+    pub label: OnceLock<Arc<ConversationLabel>>,
 }
 
 /// The mutable state of a conversation. Changing it requires the session lock.
 #[derive(Debug)]
-pub(crate) struct ConversationState {
+pub struct ConversationState {
     /// The known items. To read many of them take a snapshot with [`Conversation::known_items`]: other requests
     /// wait for the state.
     pub known: Arc<KnownItems>,
@@ -52,6 +52,7 @@ pub(crate) struct ConversationState {
     pub is_unwritten: bool,
     /// Whether a compaction was applied to it.
     pub is_compacted: bool,
+    /// The state of its last request.
     pub last_request: LastRequest,
     /// Estimated tokens of the thinking that the plan of its last request had and the request had not.
     pub lost_thinking_tokens: u64,
@@ -70,7 +71,7 @@ pub(crate) struct ConversationState {
 
 /// The state of the last request of a conversation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum LastRequest {
+pub enum LastRequest {
     /// Not known: it was before this process.
     #[default]
     Unknown,
@@ -84,17 +85,17 @@ pub(crate) enum LastRequest {
 
 /// Marks the last request as unanswered if dropped before [`PendingRequest::mark_answered`].
 #[derive(Debug, Default)]
-pub(crate) struct PendingRequest(Option<Arc<Conversation>>);
+pub struct PendingRequest(Option<Arc<Conversation>>);
 
 impl PendingRequest {
     /// Marks a request as in flight.
-    pub(crate) fn new(conversation: &Arc<Conversation>) -> PendingRequest {
+    pub fn new(conversation: &Arc<Conversation>) -> PendingRequest {
         conversation.state().last_request = LastRequest::InFlight;
         PendingRequest(Some(conversation.clone()))
     }
 
     /// Marks it as answered.
-    pub(crate) fn mark_answered(&mut self) {
+    pub fn mark_answered(&mut self) {
         if let Some(conversation) = self.0.take() {
             conversation.state().last_request = LastRequest::Answered;
         }
@@ -111,7 +112,7 @@ impl Drop for PendingRequest {
 
 impl ConversationState {
     /// Matches a request against the conversation.
-    pub(crate) fn match_request(&self, request: &mut RequestItems<'_>) -> RequestMatch {
+    pub fn match_request(&self, request: &mut RequestItems<'_>) -> RequestMatch {
         let is_unanswered = self.last_request == LastRequest::Unanswered;
         let found = self.known.match_request(request, is_unanswered);
         let is_other = !matches!(found, RequestMatch::Continues { .. } | RequestMatch::Rewrites(_));
@@ -123,12 +124,12 @@ impl ConversationState {
     }
 
     /// Whether no index entry was written for it.
-    pub(crate) fn is_unindexed(&self) -> bool {
+    pub fn is_unindexed(&self) -> bool {
         self.index_entry.is_none()
     }
 
     /// Whether no request has come since the session was opened from a file; resets the flag.
-    pub(crate) fn take_opened(&mut self) -> bool {
+    pub fn take_opened(&mut self) -> bool {
         std::mem::take(&mut self.is_opened)
     }
 }
@@ -143,7 +144,7 @@ pub(super) enum SessionLocation {
 
 /// What is kept in memory of an evicted conversation, because its session file does not have it.
 #[derive(Clone, Debug)]
-pub(crate) struct EvictedConversation {
+pub struct EvictedConversation {
     /// The state of its last request.
     pub last_request: LastRequest,
     /// What was learned from providers.
@@ -154,7 +155,7 @@ pub(crate) struct EvictedConversation {
 
 impl Conversation {
     /// A conversation with an open session.
-    pub(crate) fn new(
+    pub fn new(
         key: SeededHash,
         session: SessionId,
         known_items: KnownItems,
@@ -226,12 +227,12 @@ impl Conversation {
     }
 
     /// The key under which it is searched.
-    pub(crate) fn key(&self) -> SeededHash {
+    pub fn key(&self) -> SeededHash {
         self.key
     }
 
     /// The session id.
-    pub(crate) fn id(&self) -> &str {
+    pub fn id(&self) -> &str {
         &self.id
     }
 
@@ -264,21 +265,18 @@ impl Conversation {
     }
 
     /// Prevents others from opening or closing the session while the guard is held.
-    pub(crate) async fn lock_opening(&self) -> tokio::sync::MutexGuard<'_, ()> {
+    pub async fn lock_opening(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.opening.lock().await
     }
 
     /// The same; `None` if another task opens or closes it.
-    pub(crate) fn try_lock_opening(&self) -> Option<tokio::sync::MutexGuard<'_, ()>> {
+    pub fn try_lock_opening(&self) -> Option<tokio::sync::MutexGuard<'_, ()>> {
         self.opening.try_lock().ok()
     }
 
     /// Aligns a request that does not begin as the conversation does; `None` while the client waits for an answer. How good
     /// the alignment is decides between conversations.
-    pub(crate) fn align(
-        &self,
-        request: &mut RequestItems<'_>,
-    ) -> Option<(HistoryRewrite, AlignmentRank)> {
+    pub fn align(&self, request: &mut RequestItems<'_>) -> Option<(HistoryRewrite, AlignmentRank)> {
         let (known_items, last) = {
             let state = self.state();
             (state.known.clone(), state.last_request)
@@ -289,7 +287,7 @@ impl Conversation {
     }
 
     /// A snapshot of the known items, which can be read without holding the state.
-    pub(crate) fn known_items(&self) -> Arc<KnownItems> {
+    pub fn known_items(&self) -> Arc<KnownItems> {
         self.state().known.clone()
     }
 
@@ -299,12 +297,12 @@ impl Conversation {
     }
 
     /// Sets the scope in which it was found.
-    pub(crate) fn set_scope(&self, scope: ConversationScope) {
+    pub fn set_scope(&self, scope: ConversationScope) {
         *self.scope.lock().unwrap_or_else(PoisonError::into_inner) = scope;
     }
 
     /// The state.
-    pub(crate) fn state(&self) -> MutexGuard<'_, ConversationState> {
+    pub fn state(&self) -> MutexGuard<'_, ConversationState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -313,7 +311,7 @@ impl Conversation {
     /// # Errors
     ///
     /// [`TurnError`] if the file cannot be opened or is not a conversation.
-    pub(crate) async fn open(
+    pub async fn open(
         &self,
         runtime: &Runtime,
         readings: &ReadPool,
@@ -354,7 +352,7 @@ impl Conversation {
     }
 
     /// The id of its session, if that is open.
-    pub(crate) fn open_session_id(&self) -> Option<SessionId> {
+    pub fn open_session_id(&self) -> Option<SessionId> {
         match &self.state().location {
             SessionLocation::Open(id) => Some(id.clone()),
             SessionLocation::File(_) => None,
@@ -394,6 +392,6 @@ fn open_session_file(path: &Path) -> Result<(Session, Option<KnownItems>), Sessi
 }
 
 /// Whether the session's branch has a compaction.
-pub(crate) fn has_compactions(session: &Session) -> bool {
+pub fn has_compactions(session: &Session) -> bool {
     session.branch().iter().any(|record| *record.kind() == RecordKind::Compaction)
 }

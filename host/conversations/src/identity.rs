@@ -36,7 +36,7 @@ pub struct BadSessionId;
 /// # Errors
 ///
 /// [`BadSessionId`] for an invalid name in our header.
-pub(crate) fn session_scope(
+pub fn session_scope(
     headers: &HeaderMap,
     in_body: Option<&str>,
 ) -> Result<Option<String>, BadSessionId> {
@@ -55,7 +55,7 @@ pub(crate) fn session_scope(
 }
 
 /// Whether a scope is a name from our header.
-pub(crate) fn is_named(scope: &str) -> bool {
+pub fn is_named(scope: &str) -> bool {
     scope.starts_with(NAMED_PREFIX)
 }
 

@@ -41,7 +41,7 @@ impl KnownItems {
     }
 
     /// Whether a request has an answer of this conversation with a random call id, which no other conversation has.
-    pub(crate) fn shares_call_id(&self, request: &mut RequestItems<'_>) -> bool {
+    pub fn shares_call_id(&self, request: &mut RequestItems<'_>) -> bool {
         let answers = self.items.iter().filter(|known| known.is_from(ItemAuthor::Model));
         let known: HashSet<SeededHash> = answers.map(|known| known.canonical.hash).collect();
         (0..request.len()).rev().any(|at| {
@@ -249,7 +249,7 @@ impl KnownItems {
     }
 
     /// Removes items and the entries of groups that have none left; returns the ids of these entries.
-    pub(crate) fn remove(&mut self, removed: &[Range<usize>], session: &Session) -> Vec<String> {
+    pub fn remove(&mut self, removed: &[Range<usize>], session: &Session) -> Vec<String> {
         if removed.is_empty() {
             return Vec::new();
         }
@@ -291,7 +291,7 @@ impl KnownItems {
 
     /// Edits that hide the entries of a branch, up to a record, that are not known any more. An earlier branch may
     /// have them before the records that hide them.
-    pub(crate) fn hide_unknown(&self, session: &Session, until: Option<&str>) -> Vec<RecordBody> {
+    pub fn hide_unknown(&self, session: &Session, until: Option<&str>) -> Vec<RecordBody> {
         let known: HashSet<&str> = self.entries().iter().map(String::as_str).collect();
         let (mut hidden, mut unknown) = (HashSet::new(), Vec::new());
         for record in session.branch() {

@@ -16,7 +16,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 
 use self::best_match::{best_match, single_best};
-pub(crate) use self::eviction::CacheLimits;
+pub use self::eviction::CacheLimits;
 use self::state::TableState;
 use super::conversation::{Conversation, SessionLocation};
 use super::index::{self, ConversationIndex, IndexEntry};
@@ -33,7 +33,7 @@ const MAX_ALIGNED: usize = 8;
 
 /// All conversations.
 #[derive(Debug)]
-pub(crate) struct ConversationTable {
+pub struct ConversationTable {
     folder: PathBuf,
     limits: CacheLimits,
     read_pool: ReadPool,
@@ -54,7 +54,7 @@ pub struct ConversationCounts {
 
 impl ConversationTable {
     /// The conversations in a folder, of which about as many are kept in memory as the limits say.
-    pub(crate) fn new(
+    pub fn new(
         folder: &Path,
         limits: CacheLimits,
         counts: ConversationCounts,
@@ -70,22 +70,22 @@ impl ConversationTable {
     }
 
     /// The pool that reads session files.
-    pub(crate) fn read_pool(&self) -> &ReadPool {
+    pub fn read_pool(&self) -> &ReadPool {
         &self.read_pool
     }
 
     /// The session file of this id.
-    pub(crate) fn path(&self, key: SeededHash, id: &str) -> PathBuf {
+    pub fn path(&self, key: SeededHash, id: &str) -> PathBuf {
         self.folder(key).join(format!("{id}.jsonl"))
     }
 
     /// The folder of a key.
-    pub(crate) fn folder(&self, key: SeededHash) -> PathBuf {
+    pub fn folder(&self, key: SeededHash) -> PathBuf {
         self.folder.join(key.to_hex())
     }
 
     /// The conversation with the most items in common with a request; `None` if none has any.
-    pub(crate) async fn find(
+    pub async fn find(
         &self,
         key: SeededHash,
         request: &mut RequestItems<'_>,
@@ -130,7 +130,7 @@ impl ConversationTable {
     }
 
     /// The conversation with this session id, which is in memory or in the folder of `home_key`.
-    pub(crate) async fn find_by_id(
+    pub async fn find_by_id(
         &self,
         key: SeededHash,
         home_key: SeededHash,
@@ -145,17 +145,14 @@ impl ConversationTable {
 
     /// The conversation most of whose items a client has replaced by a recognized summary; `None` if there is none or
     /// several match equally.
-    pub(crate) fn find_by_summary(
-        &self,
-        request: &mut RequestItems<'_>,
-    ) -> Option<Arc<Conversation>> {
+    pub fn find_by_summary(&self, request: &mut RequestItems<'_>) -> Option<Arc<Conversation>> {
         let found = self.in_scope(request.scope());
         single_best(&found, |conversation| conversation.known_items().match_after_summary(request))
     }
 
     /// The conversation in memory that a request aligns with best, beside the one that its first items have `found`; `None`
     /// if there is none or several align equally.
-    pub(crate) fn find_aligned(
+    pub fn find_aligned(
         &self,
         request: &mut RequestItems<'_>,
         found: Option<&Arc<Conversation>>,
@@ -182,7 +179,7 @@ impl ConversationTable {
     }
 
     /// Forgets a key that no conversation has: a first message that changes each time has another key each time.
-    pub(crate) fn forget_key(&self, key: SeededHash) {
+    pub fn forget_key(&self, key: SeededHash) {
         let mut table = self.table();
         if table.keys.get(&key).is_some_and(|group| group.conversations.is_empty()) {
             table.keys.remove(&key);
@@ -190,7 +187,7 @@ impl ConversationTable {
     }
 
     /// The conversations of a scope whose client has asked for a summary and has not continued yet.
-    pub(crate) fn awaiting_summary(&self, scope: ConversationScope) -> Vec<Arc<Conversation>> {
+    pub fn awaiting_summary(&self, scope: ConversationScope) -> Vec<Arc<Conversation>> {
         let mut conversations = self.in_scope(scope);
         conversations.retain(|conversation| conversation.state().awaits_summary);
         conversations
@@ -204,7 +201,7 @@ impl ConversationTable {
     }
 
     /// Adds a key under which a conversation is found, after its first items have changed.
-    pub(crate) fn add_key(&self, key: SeededHash, conversation: &Arc<Conversation>, now_ms: i64) {
+    pub fn add_key(&self, key: SeededHash, conversation: &Arc<Conversation>, now_ms: i64) {
         conversation.mark_used(now_ms);
         let mut table = self.table();
         let group = table.keys.entry(key).or_default();
@@ -215,7 +212,7 @@ impl ConversationTable {
     }
 
     /// Adds a conversation, the newest of its key.
-    pub(crate) fn add(&self, conversation: Arc<Conversation>, now_ms: i64) {
+    pub fn add(&self, conversation: Arc<Conversation>, now_ms: i64) {
         conversation.mark_used(now_ms);
         let mut table = self.table();
         table.add(conversation);
@@ -223,7 +220,7 @@ impl ConversationTable {
     }
 
     /// Counts what a conversation takes in memory after a request.
-    pub(crate) fn record_memory(&self, conversation: &Arc<Conversation>) {
+    pub fn record_memory(&self, conversation: &Arc<Conversation>) {
         let bytes = conversation.known_items().memory_bytes();
         let mut table = self.table();
         // It may have been removed meanwhile, and then nothing would subtract it.
@@ -233,7 +230,7 @@ impl ConversationTable {
     }
 
     /// Writes the index entry of a conversation, unless an equal one was written.
-    pub(crate) fn index(&self, key: SeededHash, conversation: &Conversation) {
+    pub fn index(&self, key: SeededHash, conversation: &Conversation) {
         let Some(entry) = self.new_entry(key, conversation) else { return };
         let folder = self.folder(key);
         // An additional key may have no folder yet.
@@ -277,7 +274,7 @@ impl ConversationTable {
     }
 
     /// Discards the state of a conversation: it is reloaded from its file, or removed if it has none.
-    pub(crate) fn invalidate(&self, conversation: &Arc<Conversation>) {
+    pub fn invalidate(&self, conversation: &Arc<Conversation>) {
         let mut table = self.table();
         let mut state = conversation.state();
         if state.is_persisted {

@@ -13,7 +13,7 @@ use ctxhost_session::Session;
 
 /// Known items, which are whole groups, and what takes their place.
 #[derive(Clone, Debug)]
-pub(crate) struct ItemSplice {
+pub struct ItemSplice {
     /// The known items.
     pub known: Range<usize>,
     /// The new ones.
@@ -37,7 +37,7 @@ pub(super) struct WireSplice {
 
 impl ItemSplice {
     /// The items of a changed run as groups of their entries.
-    pub(crate) fn new(
+    pub fn new(
         run: &ChangedRun,
         groups: Vec<(usize, usize)>,
         request: &mut RequestItems<'_>,
@@ -75,7 +75,7 @@ impl ItemSplice {
 
 impl KnownItems {
     /// Replaces items, of whose entries some are gone. `None` if the splices do not fit.
-    pub(crate) fn splice(
+    pub fn splice(
         &mut self,
         splices: &[ItemSplice],
         gone: &HashSet<String>,

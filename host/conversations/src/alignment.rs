@@ -23,7 +23,7 @@ const NEWEST_ANSWERS: usize = 16;
 
 /// Whole groups of known items, and the items that a request has in their place.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ChangedRun {
+pub struct ChangedRun {
     /// Known items.
     pub known: Range<usize>,
     /// Items of the request.
@@ -188,35 +188,25 @@ impl KnownItems {
     }
 
     /// The newest answer.
-    pub(crate) fn newest_answer(&self) -> Option<usize> {
+    pub fn newest_answer(&self) -> Option<usize> {
         self.answered_items().checked_sub(1)
     }
 
     /// Whether two results answer the same calls.
-    pub(crate) fn is_same_call(
-        &self,
-        known: usize,
-        request: &mut RequestItems<'_>,
-        now: usize,
-    ) -> bool {
+    pub fn is_same_call(&self, known: usize, request: &mut RequestItems<'_>, now: usize) -> bool {
         let known = self.items.get(known).and_then(|known| known.canonical.traits);
         let now = request.canonical(now).and_then(|now| now.traits);
         known.is_some() && known.map(|it| it.essence) == now.map(|it| it.essence)
     }
 
     /// Whether a client may have made an item of a known one without a change of its meaning.
-    pub(crate) fn is_edit_of(
-        &self,
-        known: usize,
-        request: &mut RequestItems<'_>,
-        now: usize,
-    ) -> bool {
+    pub fn is_edit_of(&self, known: usize, request: &mut RequestItems<'_>, now: usize) -> bool {
         let known = self.items.get(known);
         known.is_some_and(|known| request.canonical(now).is_some_and(|now| known.may_become(now)))
     }
 
     /// The authors of known items.
-    pub(crate) fn authors(&self, items: Range<usize>) -> Vec<Option<ItemAuthor>> {
+    pub fn authors(&self, items: Range<usize>) -> Vec<Option<ItemAuthor>> {
         let items = self.items.get(items).unwrap_or_default();
         items.iter().map(|known| Some(known.canonical.traits?.author)).collect()
     }

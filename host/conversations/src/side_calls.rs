@@ -63,23 +63,23 @@ fn may_contain(searcher: &PhraseSearcher, text: &str) -> bool {
 }
 
 /// Whether the JSON of an item may contain a summary request. Cheaper than parsing it.
-pub(crate) fn may_ask_for_summary(json: &str) -> bool {
+pub fn may_ask_for_summary(json: &str) -> bool {
     may_contain(&ASKS_SEARCHER, json)
 }
 
 /// Whether the JSON of an item may contain a client's summary.
-pub(crate) fn may_follow_summary(json: &str) -> bool {
+pub fn may_follow_summary(json: &str) -> bool {
     may_contain(&FOLLOWS_SEARCHER, json)
 }
 
 /// Whether a user text contains a client's summary request.
-pub(crate) fn asks_for_summary(text: &str) -> bool {
+pub fn asks_for_summary(text: &str) -> bool {
     // Without `^`, so that a match is a phrase.
     may_contain(&ASKS_SEARCHER, text)
 }
 
 /// Whether a user text contains a client's summary.
-pub(crate) fn follows_summary(text: &str) -> bool {
+pub fn follows_summary(text: &str) -> bool {
     FOLLOWS_SUMMARY.iter().any(|(_, phrase)| contains_phrase(text, phrase))
 }
 
@@ -90,8 +90,8 @@ fn contains_phrase(text: &str, phrase: &str) -> bool {
     }
 }
 
-#[cfg(test)]
-pub(crate) fn phrases() -> (Vec<&'static str>, Vec<&'static str>) {
+/// All phrases: of requests for a summary, and of summaries.
+pub fn phrases() -> (Vec<&'static str>, Vec<&'static str>) {
     let phrase = |(_, phrase): &(&str, &'static str)| phrase.trim_start_matches('^');
     (ASKS_FOR_SUMMARY.iter().map(phrase).collect(), FOLLOWS_SUMMARY.iter().map(phrase).collect())
 }

@@ -13,6 +13,11 @@
 //! known items are stored in the session itself; the `index` beside the session files says which of them to read
 //! first.
 
+#![cfg_attr(
+    test,
+    allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
+)]
+
 mod alignment;
 mod conversation;
 mod identity;
@@ -25,25 +30,29 @@ mod matching;
 mod new_group;
 mod read_pool;
 mod returned_summary;
+pub mod secret;
 mod seeded_hash;
+pub mod side_calls;
 mod splice;
 mod table;
 mod thinking_record;
 mod traits;
 
-pub(crate) use alignment::ChangedRun;
-pub(crate) use conversation::{
-    Conversation, EvictedConversation, LastRequest, PendingRequest, has_compactions,
+pub use alignment::ChangedRun;
+pub use conversation::{
+    Conversation, ConversationState, EvictedConversation, LastRequest, PendingRequest,
+    has_compactions,
 };
-pub(crate) use identity::{BadSessionId, is_named, session_scope};
-pub(crate) use items_record::ItemEdits;
-pub(crate) use known_items::{KnownItems, text_hash, text_of_content};
+pub use identity::{BadSessionId, is_named, session_scope};
+pub use items_record::ItemEdits;
+pub use known_items::{KnownItems, text_hash, text_of_content};
 pub use label::ConversationLabel;
-pub(crate) use matching::{HistoryRewrite, RequestMatch};
-pub(crate) use new_group::{EntryTraits, NewGroup};
-pub(crate) use returned_summary::{ReturnedSummary, SummaryOrigin};
-pub(crate) use seeded_hash::{ConversationScope, RequestItems, SeededHash, read_seed};
-pub(crate) use splice::ItemSplice;
-pub(crate) use table::{CacheLimits, ConversationCounts, ConversationTable};
-pub(crate) use thinking_record::{ContentHashes, is_thinking_removal};
-pub(crate) use traits::ItemAuthor;
+pub use matching::{HistoryRewrite, RequestMatch};
+pub use new_group::{EntryTraits, NewGroup};
+pub use read_pool::ReadPool;
+pub use returned_summary::{ReturnedSummary, SummaryOrigin};
+pub use seeded_hash::{ConversationScope, RequestItems, SeededHash, read_seed};
+pub use splice::ItemSplice;
+pub use table::{CacheLimits, ConversationCounts, ConversationTable};
+pub use thinking_record::{ContentHashes, is_thinking_removal};
+pub use traits::ItemAuthor;
