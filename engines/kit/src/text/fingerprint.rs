@@ -16,9 +16,17 @@ pub struct TextFingerprint {
 impl TextFingerprint {
     /// The fingerprint of a text.
     pub fn new(text: &str) -> TextFingerprint {
+        TextFingerprint::of_windows(text.as_bytes().windows(WINDOW_BYTES))
+    }
+
+    /// The fingerprint of the beginnings of some texts. Shorter ones than a window are left out.
+    pub fn of_beginnings<'t>(texts: impl Iterator<Item = &'t str>) -> TextFingerprint {
+        TextFingerprint::of_windows(texts.filter_map(|text| text.as_bytes().get(..WINDOW_BYTES)))
+    }
+
+    fn of_windows<'t>(windows: impl Iterator<Item = &'t [u8]>) -> TextFingerprint {
         let mut bits = vec![0; BITS / u64::BITS as usize];
-        for window in text.as_bytes().windows(WINDOW_BYTES) {
-            let (word, bit) = place(window);
+        for (word, bit) in windows.map(place) {
             if let Some(word) = bits.get_mut(word) {
                 *word |= bit;
             }
@@ -28,10 +36,17 @@ impl TextFingerprint {
 
     /// Whether a part may occur in the text; if not, it does not.
     pub fn may_contain(&self, part: &str) -> bool {
-        part.as_bytes().chunks_exact(WINDOW_BYTES).all(|window| {
-            let (word, bit) = place(window);
-            self.bits.get(word).is_some_and(|word| word & bit != 0)
-        })
+        part.as_bytes().chunks_exact(WINDOW_BYTES).all(|window| self.has(window))
+    }
+
+    /// Whether a text may begin with these bytes, at least eight.
+    pub fn may_begin_with(&self, window: &[u8]) -> bool {
+        self.has(window)
+    }
+
+    fn has(&self, window: &[u8]) -> bool {
+        let (word, bit) = place(window);
+        self.bits.get(word).is_some_and(|word| word & bit != 0)
     }
 }
 
