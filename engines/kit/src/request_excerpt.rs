@@ -26,15 +26,81 @@ pub fn shorten_request(text: &str, max_chars: u64) -> String {
     if weighted_chars(text) <= max_chars {
         return text.to_owned();
     }
-    let mut excerpt = RequestExcerpt::new(text, max_chars);
-    excerpt.add_sentences();
-    let own = excerpt.render();
-    if !own.is_empty() {
-        return own;
+    RequestSentences::new(text).shorten(text, max_chars)
+}
+
+/// The sentences of a request that its user wrote, those nearest to an end first.
+#[derive(Debug)]
+pub(crate) struct RequestSentences {
+    rules: Vec<Range<usize>>,
+    facts: Vec<Range<usize>>,
+    others: Vec<Range<usize>>,
+}
+
+impl RequestSentences {
+    /// Reads the sentences of a request.
+    pub(crate) fn new(text: &str) -> RequestSentences {
+        let mut sentences = own_sentences(text);
+        // From both ends: the middle is most likely pasted.
+        sentences.sort_by_key(|range| bytes_to_end(text, range));
+        let (rules, others) = sentences.into_iter().partition(|range| is_rule(text, range));
+        let others: Vec<_> = others;
+        let (facts, others) = others.into_iter().partition(|range| is_fact(text, range));
+        RequestSentences { rules, facts, others }
     }
-    // All of it is pasted.
-    let room_chars = max_chars.saturating_sub(weighted_chars(GAP));
-    head_and_tail(text, room_chars / 3 * 2, room_chars / 3, GAP).into_owned()
+
+    /// The same request in at most `max_chars` weighted characters.
+    pub(crate) fn shorten(&self, text: &str, max_chars: u64) -> String {
+        if weighted_chars(text) <= max_chars {
+            return text.to_owned();
+        }
+        let mut excerpt = RequestExcerpt::new(text, max_chars);
+        excerpt.add_sentences(self);
+        let own = excerpt.render();
+        if !own.is_empty() {
+            return own;
+        }
+        // All of it is pasted.
+        let room_chars = max_chars.saturating_sub(weighted_chars(GAP));
+        head_and_tail(text, room_chars / 3 * 2, room_chars / 3, GAP).into_owned()
+    }
+
+    /// Memory use in bytes.
+    pub(crate) fn size_bytes(&self) -> usize {
+        let ranges = self.rules.capacity() + self.facts.capacity() + self.others.capacity();
+        size_of::<RequestSentences>() + ranges * size_of::<Range<usize>>()
+    }
+}
+
+/// The sentences of the user's own words.
+fn own_sentences(text: &str) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    for line in own_ranges(text) {
+        let mut start = line.start;
+        for sentence in sentences(text.get(line.clone()).unwrap_or_default()) {
+            let end = start + sentence.len();
+            if !sentence.trim().is_empty() {
+                found.push(start..end);
+            }
+            start = end;
+        }
+    }
+    found
+}
+
+fn bytes_to_end(text: &str, range: &Range<usize>) -> usize {
+    range.start.min(text.len() - range.end)
+}
+
+fn is_rule(text: &str, range: &Range<usize>) -> bool {
+    let sentence = text.get(range.clone()).unwrap_or_default();
+    let sentence = strip_bullet(sentence.trim_start());
+    bytes_to_end(text, range) < SEARCHED_BYTES && parse_rule(sentence).is_some()
+}
+
+fn is_fact(text: &str, range: &Range<usize>) -> bool {
+    let sentence = text.get(range.clone()).unwrap_or_default();
+    bytes_to_end(text, range) < SEARCHED_BYTES && states_fact(sentence)
 }
 
 /// The shown parts of a request.
@@ -51,54 +117,19 @@ impl<'a> RequestExcerpt<'a> {
         RequestExcerpt { text, left_chars, shown: Vec::new() }
     }
 
-    fn add_sentences(&mut self) {
-        let mut sentences = self.own_sentences();
-        // From both ends: the middle is most likely pasted.
-        sentences.sort_by_key(|range| self.bytes_to_end(range));
-        let (rules, others): (Vec<_>, Vec<_>) =
-            sentences.into_iter().partition(|range| self.is_rule(range));
-        let (facts, others): (Vec<_>, Vec<_>) =
-            others.into_iter().partition(|range| self.is_fact(range));
+    fn add_sentences(&mut self, sentences: &RequestSentences) {
+        let RequestSentences { rules, facts, others } = sentences;
         // What is left of the room shows what the request is about.
-        self.add_fitting(&rules, self.left_chars / 4);
-        self.add_fitting(&facts, self.left_chars / 2);
-        let mut others: Vec<Range<usize>> = facts.into_iter().chain(others).collect();
+        self.add_fitting(rules, self.left_chars / 4);
+        self.add_fitting(facts, self.left_chars / 2);
+        let mut others: Vec<Range<usize>> = facts.iter().chain(others).cloned().collect();
         others.retain(|range| !self.shown.contains(range));
-        others.sort_by_key(|range| self.bytes_to_end(range));
+        others.sort_by_key(|range| bytes_to_end(self.text, range));
         self.add_until_full(&others);
-    }
-
-    /// The sentences of the user's own words.
-    fn own_sentences(&self) -> Vec<Range<usize>> {
-        let mut found = Vec::new();
-        for line in own_ranges(self.text) {
-            let mut start = line.start;
-            for sentence in sentences(self.part(&line)) {
-                let end = start + sentence.len();
-                if !sentence.trim().is_empty() {
-                    found.push(start..end);
-                }
-                start = end;
-            }
-        }
-        found
     }
 
     fn part(&self, range: &Range<usize>) -> &'a str {
         self.text.get(range.clone()).unwrap_or_default()
-    }
-
-    fn bytes_to_end(&self, range: &Range<usize>) -> usize {
-        range.start.min(self.text.len() - range.end)
-    }
-
-    fn is_rule(&self, range: &Range<usize>) -> bool {
-        let sentence = strip_bullet(self.part(range).trim_start());
-        self.bytes_to_end(range) < SEARCHED_BYTES && parse_rule(sentence).is_some()
-    }
-
-    fn is_fact(&self, range: &Range<usize>) -> bool {
-        self.bytes_to_end(range) < SEARCHED_BYTES && states_fact(self.part(range))
     }
 
     /// Adds the parts that fit, and leaves `spared_chars`.

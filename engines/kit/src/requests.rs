@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 use ctxhost_engine_api::transcript::tokens::{self, CHARS_PER_TOKEN};
 use ctxhost_engine_api::{Entry, Flags, Transcript};
@@ -10,7 +11,7 @@ use crate::antecedent::Antecedent;
 use crate::dialogue::is_request;
 use crate::identifiers::states_fact;
 use crate::injected_text::request_text;
-use crate::request_excerpt::shorten_request;
+use crate::request_excerpt::{RequestSentences, shorten_request};
 use crate::rules::{KnownSubjects, find_rules};
 use crate::text::{FILE, IMAGE, with_placeholder};
 use crate::wordings::WordingCounts;
@@ -230,6 +231,9 @@ pub struct RequestList {
     wordings: WordingCounts,
     /// What short requests refer to, by their position.
     antecedents: BTreeMap<u64, Antecedent>,
+    /// The sentences of those that may be shortened. Read once: to find the rules among them takes longer than all else of a
+    /// choice, and the same requests are shortened whenever the window moves.
+    sentences: BTreeMap<u64, OnceLock<RequestSentences>>,
     /// What earlier requests have rules about: "back to tabs" is a rule behind one about tabs.
     subjects: KnownSubjects,
 }
@@ -244,6 +248,9 @@ impl RequestList {
         let own = request_text(entry);
         let is_rule = self.subjects.read_message(&own) || entry.is_instruction();
         let mut request = SizedRequest::from_text(entry, &own, is_rule);
+        if request.least_tokens < request.text_tokens {
+            self.sentences.insert(entry.seq(), OnceLock::new());
+        }
         let Some(antecedent) = antecedent else {
             self.requests.push(request);
             return self.wordings.add(&own);
@@ -290,7 +297,7 @@ impl RequestList {
         form: RequestForm,
         is_shown: impl Fn(u64) -> bool,
     ) -> Option<String> {
-        let text = form.text(entry).filter(|text| text != entry.text());
+        let text = self.text_in(entry, form).filter(|text| text != entry.text());
         match self.antecedent_of(entry.seq(), is_shown) {
             Some(antecedent) => {
                 let text = text.map_or_else(|| request_text(entry), Cow::from);
@@ -298,6 +305,17 @@ impl RequestList {
             }
             None => text,
         }
+    }
+
+    /// The text of a request in a form, without what it refers to.
+    fn text_in(&self, entry: &Entry<'_>, form: RequestForm) -> Option<String> {
+        let known = self.sentences.get(&entry.seq());
+        let (RequestForm::Short(most_tokens), Some(known)) = (form, known) else {
+            return form.text(entry);
+        };
+        let text = text_of_request(entry);
+        let sentences = known.get_or_init(|| RequestSentences::new(&text));
+        Some(sentences.shorten(&text, most_tokens * CHARS_PER_TOKEN))
     }
 
     /// The request at a position.
@@ -330,10 +348,13 @@ impl RequestList {
     /// Memory use in bytes.
     pub fn size_bytes(&self) -> usize {
         let antecedents = self.antecedents.values();
+        let sentences = self.sentences.values().filter_map(OnceLock::get);
         self.requests.capacity() * size_of::<SizedRequest>()
             + self.wordings.size_bytes()
             + self.subjects.size_bytes()
             + antecedents.map(|antecedent| antecedent.size_bytes()).sum::<usize>()
+            + self.sentences.len() * size_of::<(u64, OnceLock<RequestSentences>)>()
+            + sentences.map(RequestSentences::size_bytes).sum::<usize>()
     }
 }
 
