@@ -200,12 +200,15 @@ impl NameLedger {
         boosted: &NameSet,
         most_chars: u64,
     ) -> NameList {
+        let room = most_chars.saturating_sub(BLOCK_CHARS);
+        if room == 0 {
+            return NameList::default();
+        }
         let mut lists = NameLists::default();
         withheld.into_iter().for_each(|number| _ = lists.leave_out(number));
         for row in shown.numbers.iter().filter_map(|number| self.rows.get(*number as usize)) {
             self.add_parts(row, self.parts.get(row.parts), &mut lists);
         }
-        let room = most_chars.saturating_sub(BLOCK_CHARS);
         let fact_room = room / FACT_ROOM_DIVISOR;
         let is_fact = |number: &u32| {
             let row = self.rows.get(*number as usize);

@@ -125,11 +125,12 @@ impl SliceFinder<'_> {
             found = instead(found_tokens, layout);
         }
         let mut names = String::new();
-        if name_tokens > 0 {
+        let left_tokens = left_beside(&found, room_tokens);
+        // Without room for a name, the names that are shown need not be read.
+        if name_tokens > 0 && left_tokens > 0 {
             let known = &self.index.names;
             let mut shown = self.index.shown_names(self.transcript, layout);
             shown.extend(layout.own_names(known).into_iter().chain(known.name_numbers(&found)));
-            let left_tokens = left_beside(&found, room_tokens);
             names = self.index.render_names(&shown, withheld, self.ranked, left_tokens).text;
         }
         let note = join_texts([found, names]);

@@ -20,6 +20,9 @@ const QUERY_TERMS: usize = 32;
 // Bounds a search to less than a millisecond in any session.
 const QUERY_POSTINGS: u32 = 50_000;
 
+/// Hardly a slice has as many terms.
+const USUAL_TERMS: u16 = 256;
+
 /// The inverted index of one session.
 #[derive(Debug, Default)]
 pub struct TermIndex {
@@ -135,6 +138,9 @@ impl TermIndex {
         let mut scores = SliceScores { by_slice: vec![0.0; self.lengths.len()], hits: Vec::new() };
         let slices = self.lengths.len() as f32;
         let mean_length = (self.total_length as f32 / slices.max(1.0)).max(1.0);
+        let norm_of = |length: u16| K1 * (1.0 - B + B * f32::from(length) / mean_length);
+        // A division less for each posting.
+        let norms: Vec<f32> = (0..USUAL_TERMS).map(norm_of).collect();
         let terms = query.iter().filter_map(|(term, weight)| {
             let places = *self.terms.get(term)?;
             Some((places, self.count_of(places), *weight))
@@ -152,8 +158,9 @@ impl TermIndex {
             let count = count as f32;
             let rarity = (1.0 + (slices - count + 0.5) / (count + 0.5)).ln() * weight;
             self.for_each_posting(places, |slice, times| {
-                let length = f32::from(self.lengths.get(slice as usize).copied().unwrap_or(1));
-                let norm = K1 * (1.0 - B + B * length / mean_length);
+                let length = self.lengths.get(slice as usize).copied().unwrap_or(1);
+                let known = norms.get(usize::from(length)).copied();
+                let norm = known.unwrap_or_else(|| norm_of(length));
                 let times = f32::from(times);
                 scores.add(slice, rarity * times * (K1 + 1.0) / (times + norm));
             });
@@ -217,6 +224,12 @@ fn write_number(bytes: &mut Vec<u8>, mut number: u32) {
 }
 
 fn read_number(bytes: &mut &[u8]) -> u32 {
+    // Nearly all numbers have one byte.
+    if let [byte @ 0..0x80, rest @ ..] = bytes {
+        let number = u32::from(*byte);
+        *bytes = rest;
+        return number;
+    }
     let (mut number, mut shift) = (0, 0);
     while let Some((byte, rest)) = bytes.split_first() {
         *bytes = rest;
