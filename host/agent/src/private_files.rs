@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-use ctxhost_platform::files::{LinkPolicy, open_options};
+use ctxhost_platform::files::{LinkPolicy, open_options, open_or_create};
 
 /// Creates a folder and its parents.
 pub(crate) use ctxhost_platform::files::create_private_folders as create_folder;
@@ -12,5 +12,5 @@ pub(crate) use ctxhost_platform::files::create_private_folders as create_folder;
 /// Opens a file for appending; creates it if it does not exist.
 pub(crate) fn open_append(path: &Path) -> io::Result<File> {
     // The mode applies at creation: set afterwards, the file would be readable for a moment.
-    open_options(LinkPolicy::Follow).append(true).create(true).open(path)
+    open_or_create(open_options(LinkPolicy::Follow).append(true), path)
 }

@@ -10,7 +10,7 @@ use std::time::SystemTime;
 use ctxhost_files::{
     FileAccess, FileSystem, OsFileSystem, STAGING_PREFIX, create_folders, replace_file_on,
 };
-use ctxhost_platform::files::{LinkPolicy, open_options};
+use ctxhost_platform::files::{LinkPolicy, open_options, open_or_create};
 
 use super::{BlobError, disk_error, hash, is_handle};
 
@@ -184,8 +184,7 @@ impl BlobFolder {
 
     fn open_lock(&self) -> io::Result<File> {
         let mut options = open_options(LinkPolicy::Follow);
-        options.create(true).truncate(false).write(true);
-        options.open(self.path.join(LOCK_NAME))
+        open_or_create(options.write(true), &self.path.join(LOCK_NAME))
     }
 
     fn path_of(&self, handle: &str) -> PathBuf {

@@ -19,6 +19,8 @@ use super::use_engine::{HOSTS_RELOAD, UseArgs, refuse_path};
 use ctxhost_agent::canary::guard::CanaryGuard;
 use ctxhost_agent::canary::{Canary, CanaryError, SessionShare};
 use ctxhost_config::set_slot_spec;
+use ctxhost_engine::state_folder;
+use ctxhost_gateway::{dashboard_folder, running_gateways};
 
 /// The slot that supports canaries.
 const CONTEXT_ENGINE: &str = "context_engine";
@@ -121,6 +123,7 @@ impl SlotSetArgs {
             serving.active(),
         ))?;
         serving.note_reason(output);
+        note_without_gateway(output);
         // A note, not an error: watching a canary by eye is a legitimate way to use it.
         if canary.guards.is_empty() {
             output.note("no --guard: the canary is not rolled back automatically");
@@ -146,6 +149,19 @@ impl SlotSetArgs {
                 Err(CliError::user("missing engine; write its id, such as `ctxhost slot set mask`"))
             }
         }
+    }
+}
+
+/// Says so if no gateway reads the state folder in which the change was recorded: one that runs as a service has a
+/// folder of its own.
+fn note_without_gateway(output: &mut Output) {
+    let state = state_folder();
+    if running_gateways(&dashboard_folder(&state)).is_empty() {
+        output.note(&format!(
+            "no gateway is running with the state folder {}; for one that uses another folder, such as a service, set \
+             CTXHOST_STATE_DIR as it is set for that gateway",
+            state.display()
+        ));
     }
 }
 
@@ -191,6 +207,7 @@ fn roll_back(slot: &SlotConfig, output: &mut Output) -> Result<(), CliError> {
             canary.engine,
         ))?;
         serving.note_reason(output);
+        note_without_gateway(output);
         return Ok(());
     }
     // Without a canary, rolling back undoes the last promotion.

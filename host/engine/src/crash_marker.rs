@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use ctxhost_platform::files::give_to_owner_of;
 use ctxhost_platform::processes::signal_name;
 use serde::{Deserialize, Serialize};
 
@@ -64,6 +65,8 @@ impl CrashMarker {
         let number = MARKERS.fetch_add(1, Ordering::Relaxed);
         let header = MarkerHeader { id: id.into(), sha256: sha256.into(), pid, since_ms: now_ms };
         let mut staged = tempfile::Builder::new().prefix(STAGING_PREFIX).tempfile_in(folder)?;
+        // The service that uses this folder has to read what a crash of a command leaves.
+        give_to_owner_of(staged.as_file(), folder)?;
         serde_json::to_writer(staged.as_file(), &header)?;
         staged.write_all(b"\n")?;
         // Locked before it gets its name: an unlocked marker belongs to a dead process.

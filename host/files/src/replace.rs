@@ -45,7 +45,8 @@ impl From<ReplaceError> for io::Error {
 
 /// Writes a new file beside `path`, syncs it, renames it and syncs the folder.
 ///
-/// A symbolic link is replaced, not its target.
+/// A symbolic link is replaced, not its target. A file of the administrator belongs to the owner of the folder, with
+/// [`FileAccess::Inherited`] to that of the replaced file.
 ///
 /// # Errors
 ///
@@ -84,6 +85,14 @@ pub fn replace_file_on(
     if let Some(mode) = mode {
         disk.set_mode(staged.as_file(), mode).map_err(failed("set the mode of"))?;
     }
+    // Otherwise a service could not read what the administrator writes into its folder, nor a user a file of his own
+    // that the administrator has edited.
+    let like = if access == FileAccess::Inherited && path.exists() { path } else { folder };
+    match disk.give_to_owner_of(staged.as_file(), like) {
+        // Readable for others as before; the file system may have no owners.
+        Err(_) if access != FileAccess::Private => {}
+        given => given.map_err(failed("set the owner of"))?,
+    }
     disk.sync(staged.as_file()).map_err(failed("sync"))?;
     disk.rename(staged, path).map_err(failed("replace"))?;
     disk.sync_folder(folder).map_err(failed("sync the folder of"))
@@ -117,6 +126,10 @@ pub trait FileSystem: std::fmt::Debug + Send + Sync {
     fn write(&self, file: &mut File, bytes: &[u8]) -> io::Result<()>;
     /// Sets the mode of a file.
     fn set_mode(&self, file: &File, mode: u32) -> io::Result<()>;
+    /// Gives a new file to the owner of the file or folder at `like`, if this process is the administrator.
+    fn give_to_owner_of(&self, file: &File, like: &Path) -> io::Result<()> {
+        files::give_to_owner_of(file, like)
+    }
     /// Syncs a file to disk.
     fn sync(&self, file: &File) -> io::Result<()>;
     /// Renames a staging file, replacing the target.
@@ -224,6 +237,30 @@ mod tests {
         fs::set_permissions(at("new"), Permissions::from_mode(0o751)).unwrap();
         replace_file(&at("new"), b"2", FileAccess::Inherited).unwrap();
         assert_eq!((mode(&at("new")), fs::read(at("new")).unwrap()), (0o751, b"2".to_vec()));
+    }
+
+    #[test]
+    fn a_file_of_the_administrator_belongs_to_the_owner_of_the_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let owner = |name: &str| {
+            let found = fs::metadata(at(name)).unwrap();
+            (found.uid(), found.gid())
+        };
+        let give = |path: &Path, user: u32| std::os::unix::fs::chown(path, Some(user), Some(user));
+        if fs::metadata(folder.path()).unwrap().uid() != 0 || give(folder.path(), 4321).is_err() {
+            return;
+        }
+        for access in [FileAccess::Private, FileAccess::Mode(0o644), FileAccess::Inherited] {
+            replace_file(&at("a/state.json"), b"1", access).unwrap();
+            replace_file(&at("a/state.json"), b"2", access).unwrap();
+            assert_eq!((owner("a"), owner("a/state.json")), ((4321, 4321), (4321, 4321)));
+            fs::remove_file(at("a/state.json")).unwrap();
+        }
+        fs::write(at("config"), "old").unwrap();
+        give(&at("config"), 5432).unwrap();
+        replace_file(&at("config"), b"new", FileAccess::Inherited).unwrap();
+        assert_eq!(owner("config"), (5432, 5432), "an edited file stays that of its user");
     }
 
     #[test]

@@ -9,8 +9,8 @@ use std::io;
 use std::path::Path;
 
 pub use system::{
-    change_marks, file_identity, foreign_owner, mode, path_identity, permissions, read_exact_at,
-    rename_new, special_kind, sync_folder,
+    change_marks, file_identity, foreign_owner, give_folder_to_owner_above, give_to_owner_of, mode,
+    path_identity, permissions, read_exact_at, rename_new, special_kind, sync_folder,
 };
 
 /// The mode of files that only their owner may read.
@@ -46,22 +46,73 @@ pub fn open_options(links: LinkPolicy) -> OpenOptions {
     options
 }
 
-/// Creates a private folder; an existing one is an error.
+/// Opens a file with these options, which must allow writing; creates a private one if there is none.
+///
+/// A file that the administrator creates belongs to the owner of its folder: a service that runs as that user could not
+/// read it otherwise.
+///
+/// # Errors
+///
+/// That of the file system.
+pub fn open_or_create(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    // Only a file that is new is given away. An existing one may be a link that the owner of the folder has put there.
+    match create_new(options, path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            options.create_new(false).create(true).open(path)
+        }
+        opened => opened,
+    }
+}
+
+/// Creates a private file with these options, which must allow writing; an existing one is an error. The owner is that of
+/// [`open_or_create`].
+///
+/// # Errors
+///
+/// That of the file system.
+pub fn create_new(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    let file = options.create_new(true).open(path)?;
+    give_to_owner_of(&file, folder_of(path))?;
+    Ok(file)
+}
+
+/// The folder that a path is in.
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Creates a private folder; an existing one is an error. One that the administrator creates belongs to the owner of the
+/// folder above.
 ///
 /// # Errors
 ///
 /// That of the file system.
 pub fn create_private_folder(path: &Path) -> io::Result<()> {
-    folder_builder().create(path)
+    folder_builder().create(path)?;
+    give_folder_to_owner_above(path)
 }
 
-/// Creates a private folder with its parents; an existing one is left unchanged.
+/// Creates a private folder with its parents, as [`create_private_folder`] does; an existing one is left unchanged.
 ///
 /// # Errors
 ///
 /// That of the file system.
 pub fn create_private_folders(path: &Path) -> io::Result<()> {
-    folder_builder().recursive(true).create(path)
+    if path.as_os_str().is_empty() || path.is_dir() {
+        return Ok(());
+    }
+    let created = match create_private_folder(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            create_private_folders(path.parent().ok_or(error)?)?;
+            create_private_folder(path)
+        }
+        created => created,
+    };
+    match created {
+        // Another process may have created it meanwhile.
+        Err(_) if path.is_dir() => Ok(()),
+        created => created,
+    }
 }
 
 /// Sets the mode of an open file. Without an effect where files have no modes.
@@ -91,6 +142,39 @@ fn folder_builder() -> DirBuilder {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn what_the_administrator_creates_belongs_to_the_owner_of_the_folder() {
+        use std::os::unix::fs::{MetadataExt as _, chown, symlink};
+
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let owner = |path: &Path| {
+            let found = fs::symlink_metadata(path).unwrap();
+            (found.uid(), found.gid())
+        };
+        let root = owner(folder.path());
+        if root.0 != 0 || chown(folder.path(), Some(4321), Some(4322)).is_err() {
+            return;
+        }
+        create_private_folders(&at("slots/one")).unwrap();
+        let open = |path: &Path| {
+            open_or_create(open_options(LinkPolicy::Follow).append(true), path).unwrap();
+        };
+        open(&at("slots/one/lock"));
+        open(&at("slots/one/lock"));
+        for name in ["slots", "slots/one", "slots/one/lock"] {
+            assert_eq!(owner(&at(name)), (4321, 4322), "{name}");
+        }
+        // What a link in the folder of another user leads to stays as it is.
+        let kept = tempfile::tempdir().unwrap();
+        let kept = kept.path().join("kept");
+        fs::write(&kept, "").unwrap();
+        symlink(&kept, at("link")).unwrap();
+        open(&at("link"));
+        assert_eq!(owner(&kept), root);
+    }
 
     #[test]
     fn a_file_keeps_its_identity_and_another_has_another() {

@@ -13,6 +13,13 @@ pub enum CanaryError {
         path: PathBuf,
         source: std::io::Error,
     },
+    /// The state file belongs to another user.
+    #[error(
+        "cannot read {}: its owner is another user; give the folder above it to the user of this process with \
+         `chown -R`. Until then changes of the slot have no effect",
+        path.display()
+    )]
+    Forbidden { path: PathBuf },
     /// The state file is invalid.
     #[error("{} is not a valid slot state: {reason}; remove the file to reset the slot (its canary ends)", path.display())]
     Broken { path: PathBuf, reason: String },

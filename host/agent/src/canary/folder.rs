@@ -51,7 +51,7 @@ impl CanaryFolder {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Ok(SlotState { version: VERSION, ..SlotState::default() });
             }
-            Err(source) => return Err(CanaryError::Disk { action: "read", path, source }),
+            Err(source) => return Err(read_error(path, source)),
         };
         let broken = |reason: String| CanaryError::Broken { path: path.clone(), reason };
         let state: SlotState =
@@ -89,7 +89,7 @@ impl CanaryFolder {
     }
 
     /// The stamp of the state file.
-    pub(crate) fn stamp(&self) -> Option<FileStamp> {
+    pub(crate) fn stamp(&self) -> FileStamp {
         FileStamp::read(&self.state_path())
     }
 
@@ -147,6 +147,14 @@ impl CanaryFolder {
             Ok(file)
         };
         locked().map_err(|source| CanaryError::Disk { action: "lock", path: path.clone(), source })
+    }
+}
+
+/// The error of a state file that cannot be read, with the owner that it needs.
+fn read_error(path: PathBuf, source: io::Error) -> CanaryError {
+    match source.kind() {
+        io::ErrorKind::PermissionDenied => CanaryError::Forbidden { path },
+        _ => CanaryError::Disk { action: "read", path, source },
     }
 }
 

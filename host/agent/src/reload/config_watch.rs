@@ -18,8 +18,8 @@ pub(crate) struct ConfigWatch {
 /// The stamps of the watched files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct WatchedStamps {
-    config: Option<FileStamp>,
-    canary: Option<FileStamp>,
+    config: FileStamp,
+    canary: FileStamp,
 }
 
 /// Which watched files have changed.

@@ -14,6 +14,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use ctxhost_files::{FileAccess, replace_file};
+use ctxhost_platform::files::{LinkPolicy, open_options, open_or_create};
 use serde::{Deserialize, Serialize};
 
 use super::record::QuarantineRecord;
@@ -356,7 +357,7 @@ impl FailureLog {
         private_folder(&self.folder)?;
         // A file of its own, because the log itself is replaced, and a lock belongs to the inode.
         let path = self.folder.join("quarantine.lock");
-        let file = File::options().create(true).truncate(false).write(true).open(path)?;
+        let file = open_or_create(open_options(LinkPolicy::Follow).write(true), &path)?;
         file.lock()?;
         Ok(file)
     }

@@ -8,7 +8,7 @@ use std::os::unix::fs::{
 };
 use std::path::Path;
 
-use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
+use rustix::fs::{CWD, Gid, OFlags, RenameFlags, Uid, fchown, renameat_with};
 use rustix::io::Errno;
 
 use super::{FileIdentity, LinkPolicy, PRIVATE_FILE, PRIVATE_FOLDER};
@@ -42,6 +42,39 @@ pub fn permissions(mode: u32) -> Option<Permissions> {
 pub fn foreign_owner(metadata: &Metadata) -> Option<u32> {
     let owner = metadata.uid();
     (owner != rustix::process::geteuid().as_raw() && owner != 0).then_some(owner)
+}
+
+/// Gives a file that this process has just created to the owner of the file at `like`, if this process may: only the
+/// administrator can. Without an effect for any other user.
+///
+/// # Errors
+///
+/// That of the file system.
+pub fn give_to_owner_of(file: &File, like: &Path) -> io::Result<()> {
+    let (own, wanted) = (file.metadata()?, fs::metadata(like)?);
+    if own.uid() == wanted.uid() || !rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    let (owner, group) = (Uid::from_raw(wanted.uid()), Gid::from_raw(wanted.gid()));
+    Ok(fchown(file, Some(owner), Some(group))?)
+}
+
+/// Gives a folder that this process has just created to the owner of the folder above, as [`give_to_owner_of`] does.
+///
+/// # Errors
+///
+/// That of the file system.
+pub fn give_folder_to_owner_above(folder: &Path) -> io::Result<()> {
+    if !rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    let absolute = std::path::absolute(folder)?;
+    let Some(above) = absolute.parent() else { return Ok(()) };
+    // Not by its path: the owner of the folder above could put a link there meanwhile, and would get what it leads to.
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW;
+    let flags = i32::try_from(flags.bits()).unwrap_or(0);
+    let opened = OpenOptions::new().read(true).custom_flags(flags).open(&absolute)?;
+    give_to_owner_of(&opened, above)
 }
 
 /// The identity of an open file.

@@ -42,6 +42,24 @@ pub fn foreign_owner(_metadata: &Metadata) -> Option<u32> {
     None
 }
 
+/// Gives a file to the owner of the file at `like`. Windows gives access by the folder, so there is nothing to do.
+///
+/// # Errors
+///
+/// None.
+pub fn give_to_owner_of(_file: &File, _like: &Path) -> io::Result<()> {
+    Ok(())
+}
+
+/// Gives a folder to the owner of the folder above; nothing to do here.
+///
+/// # Errors
+///
+/// None.
+pub fn give_folder_to_owner_above(_folder: &Path) -> io::Result<()> {
+    Ok(())
+}
+
 /// The identity of an open file.
 ///
 /// # Errors

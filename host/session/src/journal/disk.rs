@@ -6,7 +6,8 @@ use std::path::Path;
 
 use ctxhost_files::{FileLines, check_regular, read_open_lines};
 use ctxhost_platform::files::{
-    self, LinkPolicy, create_private_folder, file_identity, open_options, path_identity,
+    self, LinkPolicy, create_new, create_private_folder, file_identity, open_options,
+    open_or_create, path_identity,
 };
 
 // Sessions contain everything the agent read, so only their owner may read them.
@@ -74,13 +75,14 @@ pub(crate) struct OsJournalDisk;
 impl JournalDisk for OsJournalDisk {
     fn open(&self, path: &Path, opening: OpenMode) -> io::Result<Box<dyn DiskFile>> {
         let is_new = opening == OpenMode::New;
-        let file = open_options(LinkPolicy::Refuse)
-            .read(true)
-            // With O_APPEND a second writer, possible where locks do not work, overwrites nothing.
-            .append(true)
-            .create(opening == OpenMode::Any)
-            .create_new(is_new)
-            .open(path)?;
+        let mut options = open_options(LinkPolicy::Refuse);
+        // With O_APPEND a second writer, possible where locks do not work, overwrites nothing.
+        options.read(true).append(true);
+        let file = match opening {
+            OpenMode::Any => open_or_create(&mut options, path)?,
+            OpenMode::Existing => options.open(path)?,
+            OpenMode::New => create_new(&mut options, path)?,
+        };
         check_regular(&file)?;
         let metadata = file.metadata()?;
         // The umask restricts the mode of a new file, and an old one may have been opened to others.
