@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ctxhost_engine_api::{EngineError, ErrorKind};
+use ctxhost_engine_api::{EngineError, ErrorKind, capability};
 use serde::{Deserialize, Serialize};
 
 use super::chain_spec::ChainSpecError;
@@ -71,7 +71,7 @@ pub enum EngineOpenError {
         record: Box<FailureRecord>,
     },
     /// The engine requires capabilities that this host does not have.
-    #[error("engine {id:?} requires {}, which this host does not offer", missing.join(", "))]
+    #[error("engine {id:?} requires {}, which this host does not offer{}", missing.join(", "), sources(missing))]
     MissingCapabilities {
         /// The engine.
         id: String,
@@ -79,7 +79,7 @@ pub enum EngineOpenError {
         missing: Vec<String>,
     },
     /// `create` failed.
-    #[error("engine {id:?} could not be created: {error}")]
+    #[error("engine {id:?} could not be created: {}", creation_failure(id, error))]
     Create {
         /// The engine.
         id: String,
@@ -169,6 +169,35 @@ impl SlotError {
     }
 }
 
+/// The error of an engine's `create`, with the setting that it rejects.
+fn creation_failure(id: &str, error: &EngineError) -> String {
+    // By convention engines put the rejected key into the error's detail.
+    match error.detail.get("key").and_then(serde_json::Value::as_str) {
+        None => error.to_string(),
+        Some("") => format!("it rejects [plugins.entries.{id}.config]: {error}"),
+        Some(key) => {
+            format!("it rejects its setting `{key}` in [plugins.entries.{id}.config]: {error}")
+        }
+    }
+}
+
+/// What in the config makes the host offer missing capabilities.
+fn sources(missing: &[String]) -> String {
+    let source = |name: &String| match name.as_str() {
+        capability::COMPLETE => Some("a model in [summariser]"),
+        capability::EMBED => Some("a model in [embedder]"),
+        capability::HISTORY | capability::PROMPT_CACHE => Some("a host that runs sessions"),
+        _ => None,
+    };
+    missing
+        .iter()
+        .map(|name| match source(name) {
+            Some(source) => format!("; {name} comes with {source}"),
+            None => format!("; no setting of this version adds {name}"),
+        })
+        .collect()
+}
+
 /// Whether the caller has to handle an error, which is not the engine's fault.
 pub(super) fn is_caller_error(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::WindowTooSmall | ErrorKind::CannotFit | ErrorKind::Cancelled)
@@ -185,4 +214,30 @@ pub(super) fn is_engine_fault(kind: ErrorKind) -> bool {
             | ErrorKind::Protocol
             | ErrorKind::Dead
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rejected_setting_is_named_with_its_table() {
+        let create = |error| EngineOpenError::Create { id: "keep".into(), error: Box::new(error) };
+        let text = create(EngineError::config("room.share", "not a whole number")).to_string();
+        assert!(
+            text.contains("`room.share` in [plugins.entries.keep.config]: ")
+                && text.contains("not a whole number"),
+            "{text}"
+        );
+        let text = create(EngineError::failed("no disk")).to_string();
+        assert!(text.ends_with("could not be created: no disk"), "{text}");
+    }
+
+    #[test]
+    fn a_missing_capability_is_named_with_what_offers_it() {
+        let missing = [capability::COMPLETE, "telepathy"].map(str::to_owned).to_vec();
+        let text = EngineOpenError::MissingCapabilities { id: "keep".into(), missing }.to_string();
+        assert!(text.contains("model.complete comes with a model in [summariser]"), "{text}");
+        assert!(text.contains("no setting of this version adds telepathy"), "{text}");
+    }
 }

@@ -89,8 +89,8 @@ impl PinSource {
             PinSource::Lock => (
                 "ctxhost.lock",
                 format!(
-                    "`ctxhost install FILE` with the file it came from restores it, \
-                     `ctxhost uninstall {id}` removes it"
+                    "`ctxhost sync` restores it from its recorded source, `ctxhost install FILE` from the \
+                     file it came from; `ctxhost uninstall {id}` removes it"
                 ),
             ),
             PinSource::Entry => (
