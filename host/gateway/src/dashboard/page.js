@@ -7,8 +7,6 @@ const [WIDTH, HEIGHT] = [600, 140];
 const NEWEST_MARKS = 20;
 // Of the end: an id begins with its time, which conversations of the same minute share.
 const SHORT_ID_CHARS = 8;
-// A budget that changes by more is another window; within a window it varies with the fixed parts of requests.
-const WINDOW_CHANGE = 1.25;
 
 const at = (id) => document.getElementById(id);
 const number = (n) => n.toLocaleString("en");
@@ -60,15 +58,9 @@ function facts(live) {
   return list;
 }
 
-// The points since the window changed last: the scale is theirs.
-function currentWindow(points) {
-  const budget = points.at(-1).budget_tokens;
-  const differs = (p) => Math.max(p.budget_tokens, budget) > WINDOW_CHANGE * Math.min(p.budget_tokens, budget);
-  return points.slice(points.findLastIndex(differs) + 1);
-}
-
+// Of all points that are shown: with the budget of the newest alone, the lines of a larger window before leave the plot.
 function highest(points) {
-  return Math.max(1, ...currentWindow(points).map((p) => Math.max(p.live_tokens, p.tokens, p.budget_tokens)));
+  return Math.max(1, ...points.map((p) => Math.max(p.live_tokens, p.tokens, p.budget_tokens)));
 }
 
 function curve(live) {

@@ -168,3 +168,19 @@ fn running_gateways_are_found_and_killed_ones_are_not() {
     drop(second);
     assert!(!folder.path().exists(), "the last gateway leaves nothing behind");
 }
+
+#[test]
+fn the_chart_is_as_high_as_its_highest_point() {
+    let function = SCRIPT.split("function highest(points) {").nth(1).unwrap();
+    let function = function.split("\n}\n").next().unwrap();
+    // A window that was learned by an overflow: the request before was larger than the new budget.
+    let script = format!(
+        "function highest(points) {{{function}\n}}\n\
+         const point = (tokens, budget_tokens) => ({{ tokens, live_tokens: tokens, budget_tokens }});\n\
+         console.log(highest([point(150000, 180000), point(30000, 60000), point(40000, 60000)]));"
+    );
+    let node = std::process::Command::new("node").arg("-e").arg(script).output();
+    // Without this interpreter the page cannot be run.
+    let Ok(output) = node else { return };
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "180000");
+}

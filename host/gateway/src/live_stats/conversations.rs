@@ -86,6 +86,9 @@ pub struct ConversationStats {
     pub curve: VecDeque<OccupancySample>,
     /// Its events, the newest last.
     pub marks: VecDeque<StatsEvent>,
+    /// Whether the next prompt is for the same request, which the provider refused.
+    #[serde(skip)]
+    is_retry: bool,
 }
 
 /// Window usage at one request, in estimated tokens.
@@ -160,6 +163,8 @@ impl LiveStats {
         let mut recorded = self.lock();
         let Some(live) = self.session(&mut recorded, &report.session, now_ms) else { return };
         live.dialect = dialect;
+        // A request that was given up has no further prompt.
+        live.is_retry = false;
         live.unshaped += u64::from(report.is_unshaped());
         let label = &report.label;
         // A rejected request has no label.
@@ -212,7 +217,8 @@ impl LiveStats {
                 live_tokens,
                 ..
             } => {
-                live.requests += 1;
+                // The totals count what clients sent, so a request that is sent again counts once here, too.
+                live.requests += u64::from(!std::mem::take(&mut live.is_retry));
                 live.engine.clone_from(engine);
                 live.model.clone_from(model);
                 let fallback = fallback.as_deref().map(|why| self.redacted_reason(why).to_owned());
@@ -242,6 +248,7 @@ impl LiveStats {
                 let compacted = self.compaction_event(outcome, live.requests, now_ms);
                 self.push_event(&mut live.marks, compacted);
             }
+            EventKind::Recovering { .. } => live.is_retry = true,
             EventKind::Answered { usage } => {
                 live.prompt_tokens = Some(usage.prompt_tokens());
                 live.cache_read_tokens = Some(usage.cache_read);
@@ -342,6 +349,7 @@ fn is_session_event(kind: &EventKind) -> bool {
         EventKind::Assembled { .. }
             | EventKind::Compaction(_)
             | EventKind::Answered { .. }
+            | EventKind::Recovering { .. }
             | EventKind::SilentTruncation { .. }
     )
 }

@@ -14,6 +14,7 @@ use super::*;
 use crate::proxy::{ConversationLabel, ShapingReport};
 use ctxhost_agent::event::EventKind;
 use ctxhost_context::{CompactionOutcome, CompactionVerdict, FoldedEntry};
+use ctxhost_dialects::failure::FailureReason;
 
 fn event(session: &str, what: EventKind) -> RuntimeEvent {
     RuntimeEvent { session: session.into(), kind: what }
@@ -91,6 +92,29 @@ fn a_session_has_samples_and_dropped_entries() {
     // The first request was complete; the second lacks 50 tokens, and 600 were compacted before.
     assert_eq!((stats.totals().saved_tokens, stats.totals().sent_tokens), (650, 1_150));
     assert_eq!((live.saved_tokens, live.sent_tokens), (650, 1_150));
+}
+
+#[test]
+fn a_request_that_is_sent_again_counts_once() {
+    let stats = stats(&TelemetrySettings::default());
+    let refused = || EventKind::Recovering {
+        reason: FailureReason::ContextOverflow,
+        action: "made the request smaller".into(),
+        provider_message: "too long".into(),
+    };
+    stats.record_event(&event("s1", assembled(900, 900, None)), 1);
+    stats.record_event(&event("s1", refused()), 2);
+    stats.record_event(&event("s1", assembled(400, 900, None)), 3);
+    let request_numbers = || -> Vec<u64> {
+        recorded(&stats).sessions[0].curve.iter().map(|sample| sample.request).collect()
+    };
+    assert_eq!((recorded(&stats).sessions[0].requests, request_numbers()), (1, vec![1, 1]));
+    // The one that is given up ends without a smaller prompt.
+    stats.record_event(&event("s1", refused()), 4);
+    let report = ShapingReport { session: "s1".into(), ..ShapingReport::unshaped("none", "") };
+    stats.live.record_request("openai", &report, 5);
+    stats.record_event(&event("s1", assembled(400, 900, None)), 6);
+    assert_eq!(request_numbers(), [1, 1, 2]);
 }
 
 #[test]
