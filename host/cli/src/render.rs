@@ -7,6 +7,7 @@ pub(crate) mod context_usage;
 pub(crate) mod dev;
 pub(crate) mod diff;
 pub(crate) mod doctor;
+pub(crate) mod fallback;
 pub(crate) mod format;
 pub(crate) mod grid;
 pub(crate) mod markdown;

@@ -5,6 +5,7 @@ use std::path::Path;
 use crate::session_arg::shell_quote;
 use ctxhost_agent::replay::report::{EngineRun, ReplayWindow, ReplayedSession};
 
+use super::fallback::fallback_reasons;
 use super::format::{DASH, format_count, format_ms, format_percent, group_digits, one_line};
 use super::grid::{Grid, GridColumn};
 use super::style::{TextStyle, Tone};
@@ -104,6 +105,7 @@ fn problem_lines(run: &EngineRun, library: &Path) -> Vec<String> {
         let (fallbacks, requests) =
             (group_digits(totals.fallbacks), format_count(totals.requests, "request"));
         lines.push(format!("another engine shaped {fallbacks} of {requests}"));
+        lines.extend(fallback_reasons(run).into_iter().map(|why| format!("  in {why}")));
     }
     // Repairs are silent in production, so the author has to learn of them here.
     if totals.repairs > 0 {
@@ -193,7 +195,8 @@ mod tests {
         let report = sample::troubled();
         let lines = problem_lines(&report.runs[0], Path::new("target/my engine.so"));
         assert!(lines[0].starts_with("FAILED: no figures"), "{lines:?}");
-        assert!(lines.iter().any(|line| line.starts_with("another engine shaped")), "{lines:?}");
+        let shaped = lines.iter().position(|line| line.starts_with("another engine shaped"));
+        assert!(lines[shaped.unwrap() + 1].starts_with("  in "), "the reason: {lines:?}");
         assert!(lines.iter().any(|line| line.contains("defect of ctxhost")), "{lines:?}");
         let way_out = "details: ctxhost check 'target/my engine.so'";
         assert!(lines.iter().any(|line| line.ends_with(way_out)), "{lines:?}");

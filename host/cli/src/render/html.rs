@@ -2,9 +2,11 @@
 
 use ctxhost_agent::replay::report::{EngineRun, ReplayReport};
 
+use super::fallback::fallback_reasons;
 use super::format::{
     LISTED_LINES, format_count, format_percent, group_digits, one_line, unlisted_lines,
 };
+use super::verdict::{self, BestRuns, best_runs};
 use markup::HtmlWriter;
 pub(crate) use quality::quality_page;
 
@@ -94,26 +96,33 @@ fn comparison(page: &mut HtmlWriter, runs: &[EngineRun]) {
     if complete.len() < 2 {
         return;
     }
-    let kept_share = |run: &EngineRun| run.totals.identifiers_kept_percent.unwrap_or_default();
-    let prefix_share = |run: &EngineRun| run.totals.stable_prefix_percent;
-    let sent_tokens = |run: &EngineRun| run.totals.sent_tokens;
-    let kept = complete.iter().max_by(|a, b| kept_share(a).total_cmp(&kept_share(b)));
-    let prefix = complete.iter().max_by(|a, b| prefix_share(a).total_cmp(&prefix_share(b)));
-    let sent = complete.iter().min_by_key(|run| sent_tokens(run));
-    let (Some(kept), Some(prefix), Some(sent)) = (kept, prefix, sent) else { return };
     page.raw("<p class=\"best\">");
-    if kept_share(kept) > 0.0 {
-        let share = format_percent(kept_share(kept));
-        best(page, kept, &format!("kept the most identifiers that came up again ({share}), "));
+    if let Some(kept) = best_runs(&complete, verdict::kept_merit)
+        && let Some(share) = kept.first.totals.identifiers_kept_percent
+        && share > 0.0
+    {
+        let share = format_percent(share);
+        best(page, &kept, "kept the most identifiers that came up again", &share, ", ");
     }
-    best(page, sent, &format!("sent the fewest tokens ({}), ", group_digits(sent_tokens(sent))));
-    let share = format_percent(prefix_share(prefix));
-    best(page, prefix, &format!("had the most stable prefix for the provider's cache ({share})."));
+    if let Some(sent) = best_runs(&complete, verdict::sent_merit) {
+        let tokens = group_digits(sent.first.totals.sent_tokens);
+        best(page, &sent, "sent the fewest tokens", &tokens, ", ");
+    }
+    if let Some(prefix) = best_runs(&complete, verdict::prefix_merit) {
+        let share = format_percent(prefix.first.totals.stable_prefix_percent);
+        best(page, &prefix, "had the most stable prefix for the provider's cache", &share, ".");
+    }
     page.raw("</p>\n");
 }
 
-fn best(page: &mut HtmlWriter, run: &EngineRun, what: &str) {
-    page.raw("<strong>").text(one_line(&run.engine.id)).raw("</strong> ").text(what);
+/// `mask and legacy sent the fewest tokens (12,345), `; of engines that are all equal it says so.
+fn best(page: &mut HtmlWriter, runs: &BestRuns<'_>, what: &str, figure: &str, end: &'static str) {
+    if runs.is_tie {
+        page.raw("<strong>no difference</strong> in which engine ");
+    } else {
+        page.raw("<strong>").text(runs.names.join(" and ")).raw("</strong> ");
+    }
+    page.text(what).raw(" (").text(figure).raw(")").raw(end);
 }
 
 fn fact(page: &mut HtmlWriter, name: &'static str, value: &str) {
@@ -142,12 +151,8 @@ fn verdict(page: &mut HtmlWriter, runs: &[EngineRun]) {
             .text(format_count(run.totals.below_floor, "compaction"))
             .raw(" kept less than the floor although more would fit.</p>\n");
     }
-    for (why, requests) in runs.iter().flat_map(|run| &run.fallback_reasons) {
-        page.raw("<p class=\"verdict warn\"><strong>fallback</strong> in ")
-            .text(format_count(*requests, "request"))
-            .raw(": ")
-            .text(one_line(why))
-            .raw("</p>\n");
+    for why in runs.iter().flat_map(fallback_reasons) {
+        page.raw("<p class=\"verdict warn\"><strong>fallback</strong> in ").text(why).raw("</p>\n");
     }
     for run in runs.iter().filter(|run| !run.totals.quarantine.is_empty()) {
         page.raw("<p class=\"verdict warn\"><strong>")

@@ -3,6 +3,7 @@
 use ctxhost_agent::replay::report::{CompactionRow, EngineRun, ReplayReport, TurnRow};
 use ctxhost_engine::format_engine;
 
+use super::fallback::fallback_reasons;
 use super::format::{
     DASH, LISTED_LINES, format_count, format_excerpt, format_layers, format_ms, format_percent,
     group_digits, one_line, or_dash, unlisted_lines,
@@ -236,11 +237,10 @@ fn below_floor_line(run: &EngineRun, style: TextStyle) -> String {
 
 /// One line for each reason why another engine shaped requests.
 fn fallback_lines(run: &EngineRun, style: TextStyle) -> String {
-    let line = |(why, requests): (&String, &u64)| {
-        let line = format!("fallback in {}: {}", format_count(*requests, "request"), one_line(why));
-        format!("{}\n", style.paint(Tone::Warning, &line))
-    };
-    run.fallback_reasons.iter().map(line).collect()
+    let reasons = fallback_reasons(run).into_iter();
+    reasons
+        .map(|why| format!("{}\n", style.paint(Tone::Warning, &format!("fallback in {why}"))))
+        .collect()
 }
 
 fn quarantine_line(run: &EngineRun, style: TextStyle) -> Option<String> {

@@ -19,7 +19,7 @@ struct Criterion {
 const CRITERIA: [Criterion; 3] = [
     Criterion {
         name: "best retention",
-        merit: |run| run.totals.identifiers_kept_percent,
+        merit: kept_merit,
         figure: |totals| {
             let share = totals.identifiers_kept_percent.unwrap_or_default();
             format!("{} of identifiers kept", format_percent(share))
@@ -27,15 +27,30 @@ const CRITERIA: [Criterion; 3] = [
     },
     Criterion {
         name: "cheapest",
-        merit: |run| Some(-(run.totals.sent_tokens as f64)),
+        merit: sent_merit,
         figure: |totals| format!("{} sent", format_count(totals.sent_tokens, "token")),
     },
     Criterion {
         name: "most stable prefix",
-        merit: |run| Some(run.totals.stable_prefix_percent),
+        merit: prefix_merit,
         figure: |totals| format_percent(totals.stable_prefix_percent),
     },
 ];
+
+/// Which share of the identifiers that came up again an engine kept.
+pub(crate) fn kept_merit(run: &EngineRun) -> Option<f64> {
+    run.totals.identifiers_kept_percent
+}
+
+/// Fewer sent tokens are better.
+pub(crate) fn sent_merit(run: &EngineRun) -> Option<f64> {
+    Some(-(run.totals.sent_tokens as f64))
+}
+
+/// Which share of a prompt is that of the one before.
+pub(crate) fn prefix_merit(run: &EngineRun) -> Option<f64> {
+    Some(run.totals.stable_prefix_percent)
+}
 
 /// The lines about failures, the comparison of the other engines, and the invariants.
 pub(crate) fn render(runs: &[EngineRun], style: TextStyle) -> String {
@@ -68,18 +83,34 @@ fn comparison_line(runs: &[EngineRun]) -> Option<String> {
     Some(format!("verdict: {}", parts.join(" · ")))
 }
 
+/// The runs with the best figure, several if they are equal; `None` if no run has this figure.
+pub(crate) fn best_runs<'a>(
+    runs: &[&'a EngineRun],
+    merit: fn(&EngineRun) -> Option<f64>,
+) -> Option<BestRuns<'a>> {
+    let best = runs.iter().filter_map(|run| merit(run)).reduce(f64::max)?;
+    let winners: Vec<&EngineRun> =
+        runs.iter().copied().filter(|run| merit(run) == Some(best)).collect();
+    let first = *winners.first()?;
+    let names: Vec<String> = winners.iter().map(|run| one_line(&run.engine.id)).collect();
+    Some(BestRuns { first, names, is_tie: winners.len() == runs.len() })
+}
+
+/// The runs with the best figure.
+pub(crate) struct BestRuns<'a> {
+    /// The first of them, whose figure is that of all.
+    pub(crate) first: &'a EngineRun,
+    /// Their engines.
+    pub(crate) names: Vec<String>,
+    /// Whether all runs have this figure.
+    pub(crate) is_tie: bool,
+}
+
 /// `cheapest mask (12,345 tokens sent)`; all names if several are equal.
 fn winner(criterion: &Criterion, runs: &[&EngineRun]) -> Option<String> {
-    let merits = || runs.iter().filter_map(|run| (criterion.merit)(run));
-    let best = merits().reduce(f64::max)?;
-    let winners: Vec<&EngineRun> =
-        runs.iter().copied().filter(|run| (criterion.merit)(run) == Some(best)).collect();
-    let names: Vec<String> = winners.iter().map(|run| one_line(&run.engine.id)).collect();
-    let names = match names.len() {
-        count if count == runs.len() => "no difference".to_owned(),
-        _ => names.join(" and "),
-    };
-    let figure = (criterion.figure)(&winners.first()?.totals);
+    let BestRuns { first, names, is_tie } = best_runs(runs, criterion.merit)?;
+    let names = if is_tie { "no difference".to_owned() } else { names.join(" and ") };
+    let figure = (criterion.figure)(&first.totals);
     Some(format!("{}: {names} ({figure})", criterion.name))
 }
 

@@ -210,3 +210,29 @@ fn an_empty_report_is_a_page_too() {
     report.runs.clear();
     assert!(page(&report).contains("0 invariant violations"));
 }
+
+#[test]
+fn engines_with_equal_figures_are_all_named() {
+    let best = |report: &ReplayReport| {
+        let html = page(report);
+        let from = html.find("<p class=\"best\">").unwrap();
+        html[from..].split("</p>").next().unwrap().to_owned()
+    };
+    let mut report = sample::compared();
+    let mut third = report.runs[0].clone();
+    third.engine.id = "third".into();
+    report.runs.push(third);
+    let second = report.runs[1].engine.id.clone();
+    let ids = report.runs.iter().map(|run| run.engine.id.clone());
+    let best_ids: Vec<String> = ids.filter(|id| *id != second).collect();
+    for run in &mut report.runs {
+        run.totals.sent_tokens = 1_000 + u64::from(run.engine.id == second);
+        run.totals.stable_prefix_percent = 50.0;
+    }
+    let text = best(&report);
+    let best_ids = best_ids.join(" and ");
+    let winners = format!("<strong>{best_ids}</strong> sent the fewest tokens (1,000)");
+    assert!(text.contains(&winners), "{text}");
+    let tie = "<strong>no difference</strong> in which engine had the most stable prefix";
+    assert!(text.contains(tie), "{text}");
+}
