@@ -7,12 +7,16 @@ use toml::Value;
 use ctxhost_agent::engine_options::failure_log;
 use ctxhost_agent::engine_registry::{EngineRegistry, EngineRegistryError};
 use ctxhost_config::{Config, ConfigError};
+use ctxhost_context::SessionDirectory;
 use ctxhost_engine::{
     ChainSpecError, EngineEnvironment, EngineFile, EngineInstance, EngineOpenError, HostClock,
     LEGACY, parse_chain, split_ids, state_folder,
 };
+use ctxhost_engine_api::capability;
 
+use super::chat::blob_dirs;
 use super::error::CliError;
+use super::run_setup;
 
 /// Opens an engine by id or library path, with its settings from the config.
 pub(super) fn open_engine(config: &Config, name: &str) -> Result<EngineInstance, CliError> {
@@ -22,7 +26,34 @@ pub(super) fn open_engine(config: &Config, name: &str) -> Result<EngineInstance,
     let mut environment = EngineEnvironment::new(config.timeouts.clone(), HostClock::default());
     // Loading an engine can crash the process; the quarantine must know of it.
     environment.failure_log = Some(Arc::new(failure_log(config, &state_folder())));
-    EngineInstance::open(&spec, &environment).map_err(|error| open_error(config, name, error))
+    environment.sessions = Some(Arc::new(SessionDirectory::new(blob_dirs())));
+    let mut opened = EngineInstance::open(&spec, &environment);
+    // Only for an engine that requires one: a model may need a key that is set elsewhere, or read large files.
+    if let Err(EngineOpenError::MissingCapabilities { missing, .. }) = &opened
+        && offer_models(config, missing, &mut environment)?
+    {
+        opened = EngineInstance::open(&spec, &environment);
+    }
+    opened.map_err(|error| open_error(config, name, error))
+}
+
+/// Adds the models of the config that an engine requires, as `serve` and `replay` do; `false` if the config has none.
+fn offer_models(
+    config: &Config,
+    missing: &[String],
+    environment: &mut EngineEnvironment,
+) -> Result<bool, CliError> {
+    let requires = |name: &str| missing.iter().any(|missing| missing == name);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    // A check sends nothing, so the runtime has to live as long as the models are made.
+    let _entered = runtime.enter();
+    if requires(capability::COMPLETE) {
+        environment.completer = run_setup::open_completer(config)?;
+    }
+    if requires(capability::EMBED) {
+        environment.embedder = run_setup::open_embedder(config)?;
+    }
+    Ok(environment.completer.is_some() || environment.embedder.is_some())
 }
 
 /// Opens one engine, or every engine of a chain.
@@ -123,4 +154,26 @@ fn slot_location(config: &Config, name: &str) -> Option<String> {
 pub(super) fn setting_location(config: &Config, key: &str) -> Option<String> {
     let line = config.setting_line(key)?;
     Some(format!("{}:{line}", config.name()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_engine_that_requires_a_model_is_offered_that_of_the_config() {
+        let offered = |text: &str, required: &str| {
+            let config = Config::parse("ctxhost.toml", text).unwrap();
+            let mut environment =
+                EngineEnvironment::new(config.timeouts.clone(), HostClock::default());
+            let has_models = offer_models(&config, &[required.to_owned()], &mut environment);
+            (has_models.unwrap(), environment.capabilities().contains(&required.to_owned()))
+        };
+        let summariser = "[summariser]\nbase_url = \"http://127.0.0.1:1/v1\"\nmodel = \"m\"\n";
+        let embedder = "[embedder]\nurl = \"http://127.0.0.1:1/v1\"\nmodel = \"m\"\n";
+        assert_eq!(offered(summariser, capability::COMPLETE), (true, true));
+        assert_eq!(offered(embedder, capability::EMBED), (true, true));
+        assert_eq!(offered(embedder, capability::COMPLETE), (false, false));
+        assert_eq!(offered("", capability::COMPLETE), (false, false));
+    }
 }

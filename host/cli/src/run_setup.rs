@@ -41,7 +41,7 @@ pub(super) fn run_options(
         ..Target::default()
     };
     let mut options = OfflineOptions::new(config, registry.legacy(config), target);
-    options.engines.completer = completer(config)?;
+    options.engines.completer = open_completer(config)?;
     options.engines.embedder = open_embedder(config)?;
     Ok((options, window))
 }
@@ -202,7 +202,8 @@ pub(super) fn run_error(
     ))
 }
 
-fn completer(config: &Config) -> Result<Option<Arc<dyn Completer>>, CliError> {
+/// The model for summaries that the config names.
+pub(super) fn open_completer(config: &Config) -> Result<Option<Arc<dyn Completer>>, CliError> {
     let name = config.summariser_provider().map(|(name, _)| name).unwrap_or_default();
     summariser(config, None).map_err(|error| connect_error(config, &name, &error))
 }
