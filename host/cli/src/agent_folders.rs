@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
@@ -21,6 +22,9 @@ const ID_CHARS: usize = 8;
 
 /// Least characters of an id on the command line.
 const MIN_ID_CHARS: usize = 4;
+
+/// Characters of a UUID, with which most agents name their sessions.
+const UUID_CHARS: usize = 36;
 
 /// The endings of databases, which hold many sessions.
 const DATABASES: [&str; 2] = [".db", ".sqlite"];
@@ -216,32 +220,72 @@ fn can_be_id(text: &str) -> bool {
 
 /// The file of a session on the command line: a path, or the id that `ctxhost doctor` prints.
 pub(super) fn resolve_session(named: &Path) -> Result<PathBuf, CliError> {
+    resolve_in(named, || list_all(&own_agent_folders()))
+}
+
+/// [`resolve_session`] among the sessions that `list` returns.
+fn resolve_in(
+    named: &Path,
+    list: impl FnOnce() -> Vec<(&'static str, FoundSession)>,
+) -> Result<PathBuf, CliError> {
     let text = named.display().to_string();
-    if !can_be_id(&text) || named.exists() {
+    let missing = |what: String| {
+        CliError::user(what)
+            .hint("`ctxhost doctor` lists the sessions of the agents on this machine")
+    };
+    // Not for a file that exists and cannot be read, nor for a session in a database: what opens it tells more.
+    let is_missing = named.metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound);
+    if !is_missing {
         return Ok(named.to_owned());
     }
-    let is_short = text.len() < MIN_ID_CHARS;
-    let is_named = |stem: String| if is_short { stem == text } else { stem.ends_with(&text) };
-    let mut found = list_all(&own_agent_folders());
-    found.retain(|(_, session)| is_named(stem(&session.path)));
-    let mut matching = without_sub_agents(found);
-    matching.sort();
-    matching.dedup();
+    if !can_be_id(&text) {
+        return Err(missing(format!("no file {text}")));
+    }
+    let found = list();
+    let (verb, matching) = match named_by_end(&found, &text) {
+        // What `ctxhost doctor` prints is an end, so that comes first.
+        ends if !ends.is_empty() => ("ends in", ends),
+        _ => ("begins with", named_by_beginning(&found, &text)),
+    };
     match matching.as_slice() {
-        [] => {
-            Err(CliError::user(format!("no file {text}, and no session of an agent with this id"))
-                .hint("`ctxhost doctor` lists the sessions of the agents on this machine"))
-        }
+        [] => Err(missing(format!("no file {text}, and no session of an agent with this id"))),
         [only] => Ok(only.clone()),
         several => {
-            let error = CliError::user(format!(
-                "{} sessions have an id that ends in {text}",
-                several.len()
-            ));
+            let count = several.len();
+            let error = CliError::user(format!("{count} sessions have an id that {verb} {text}"));
             let paths = several.iter().map(|path| path.display().to_string());
             Err(paths.fold(error, CliError::hint))
         }
     }
+}
+
+fn named_by_end(found: &[(&'static str, FoundSession)], text: &str) -> Vec<PathBuf> {
+    let is_short = text.len() < MIN_ID_CHARS;
+    named_by(found, |stem| if is_short { stem == text } else { stem.ends_with(text) })
+}
+
+fn named_by_beginning(found: &[(&'static str, FoundSession)], text: &str) -> Vec<PathBuf> {
+    if text.len() < MIN_ID_CHARS {
+        return Vec::new();
+    }
+    // Codex writes a time in front of the id, Pi as well.
+    let id_of = |stem: &str| {
+        stem.len().checked_sub(UUID_CHARS).and_then(|at| stem.get(at..).map(str::to_owned))
+    };
+    named_by(found, |stem| {
+        stem.starts_with(text) || id_of(stem).is_some_and(|id| id.starts_with(text))
+    })
+}
+
+fn named_by(
+    found: &[(&'static str, FoundSession)],
+    is_named: impl Fn(&str) -> bool,
+) -> Vec<PathBuf> {
+    let named = found.iter().filter(|(_, session)| is_named(&stem(&session.path)));
+    let mut matching = without_sub_agents(named.cloned().collect());
+    matching.sort();
+    matching.dedup();
+    matching
 }
 
 /// The paths of sessions without those of sub-agents, unless there are no others: an id of `ctxhost doctor` names one
@@ -335,6 +379,30 @@ mod tests {
         );
         let odd = Path::new("/d/two words.jsonl");
         assert_eq!(short_id(odd, &paths), "/d/two words.jsonl", "no argument that is an id");
+    }
+
+    #[test]
+    fn a_session_is_named_by_either_end_of_its_id() {
+        let first = "/c/rollout-2026-11-20T10-00-00-019aa1b2-0000-7000-8000-00000000abcd.jsonl";
+        let second = "/c/rollout-2026-11-21T10-00-00-019aa1ff-0000-7000-8000-00000000beef.jsonl";
+        let found = || {
+            let session = |path: &str| FoundSession { path: path.into(), changed_ms: 0, bytes: 0 };
+            vec![("codex", session(first)), ("codex", session(second))]
+        };
+        let resolve = |text: &str| resolve_in(Path::new(text), found).map_err(|e| e.to_string());
+        for text in
+            ["0000abcd", "019aa1b2", "rollout-2026-11-20", "019aa1b2-0000-7000-8000-00000000abcd"]
+        {
+            assert_eq!(resolve(text), Ok(first.into()), "{text}");
+        }
+        let several = resolve("019aa1").unwrap_err();
+        assert!(several.contains("2 sessions have an id that begins with 019aa1"), "{several}");
+        assert!(several.contains(first) && several.contains(second), "{several}");
+        for text in ["019aa2b2", "no/session.jsonl", "session.jsonl"] {
+            let missing = resolve(text).unwrap_err();
+            assert!(missing.contains(&format!("no file {text}")), "{missing}");
+            assert!(missing.contains("`ctxhost doctor` lists the sessions"), "{missing}");
+        }
     }
 
     #[test]
