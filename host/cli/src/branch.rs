@@ -11,7 +11,7 @@ use super::session_arg::{SessionArg, shell_quote};
 use super::store::find_session;
 use ctxhost_agent::originals;
 use ctxhost_history::{ForkPoint, HistoryError, fork_session};
-use ctxhost_session::{Session, SessionError};
+use ctxhost_session::{SESSION_VERSION, Session, SessionError};
 
 /// Fork a session into a new file and print its path.
 ///
@@ -62,6 +62,11 @@ impl BranchArgs {
         let (from, own) = (blob_dirs().session_blobs(original), blob_dirs().session_blobs(&path));
         originals::copy_blobs(&session, &from, &own)?;
         output.print_unwrapped(&format!("{}\n", path.display()))?;
+        if let Some(version) = session.migrated_from() {
+            output.note(&format!(
+                "the fork has version {SESSION_VERSION} of the session format; the original stays in version {version}"
+            ));
+        }
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -8,6 +8,7 @@ use super::chat::blob_dirs;
 use super::clock::now_ms;
 use super::engine_open::registry_error;
 use super::error::CliError;
+use super::migration::note_migration;
 use super::output::Output;
 use super::render::diff::summary_lines;
 use super::render::format::{format_count, group_digits};
@@ -55,10 +56,12 @@ impl CompactArgs {
     ) -> Result<ExitCode, CliError> {
         let config = run_setup::find_config(config_path, &self.file, output)?;
         let mut session = self.open(config_path)?;
+        let migration = session.pending_migration();
         if let CompactionRecovery::Applied { id } = session.recover_compaction() {
             // The interrupted compaction is what the user asked for; compacting again would
             // summarise its summary.
             output.print(&describe_recovered(&session, &id))?;
+            note_migration(migration.as_ref(), output);
             return Ok(ExitCode::SUCCESS);
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -86,6 +89,7 @@ impl CompactArgs {
         // Several attempts are possible; the last one tells how the session ends.
         let Some(last) = outcomes.last() else { return Ok(ExitCode::FAILURE) };
         output.print(&self.describe_outcome(last))?;
+        note_migration(migration.as_ref(), output);
         let applied = last.verdict == CompactionVerdict::Applied;
         Ok(if applied { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }

@@ -11,6 +11,7 @@ use super::CliArgs;
 use super::error::CliError;
 use super::examples::with_examples;
 use super::output::Output;
+use super::render::format::format_count;
 
 /// Print the completion script of a shell.
 #[derive(Debug, clap::Args)]
@@ -36,7 +37,7 @@ pub(super) struct ManArgs {
 }
 
 impl ManArgs {
-    pub(super) fn run(&self) -> Result<ExitCode, CliError> {
+    pub(super) fn run(&self, output: &mut Output) -> Result<ExitCode, CliError> {
         let failed = |error: io::Error| {
             CliError::user(format!(
                 "cannot write the manual pages to {}: {error}",
@@ -46,6 +47,13 @@ impl ManArgs {
         std::fs::create_dir_all(&self.folder).map_err(failed)?;
         clap_mangen::generate_to(with_examples(CliArgs::command()), &self.folder)
             .map_err(failed)?;
+        let pages = std::fs::read_dir(&self.folder).map_err(failed)?.filter_map(Result::ok);
+        let is_page =
+            |entry: &std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with("ctxhost");
+        let count = format_count(pages.filter(is_page).count() as u64, "page");
+        let folder = self.folder.display();
+        output
+            .print(&format!("{count} in {folder}; read one with `man -l {folder}/ctxhost.1`\n"))?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -67,7 +67,14 @@ impl InstallArgs {
         if plugins.require_signature && package.signer().is_none() {
             let message = "not installed: plugins.require_signature requires a signature by one of \
                            plugins.trusted_keys";
-            return Err(CliError::untrusted(message));
+            let error = CliError::untrusted(message);
+            return Err(match &package.signature {
+                Signature::UnknownKey(key) => error.hint(format!(
+                    "if you trust the signer, add \"{key}\" to trusted_keys in [plugins] of {}",
+                    target.config.display()
+                )),
+                Signature::Missing | Signature::Trusted(_) => error,
+            });
         }
         // The answer defaults to no, and a refusal is not success for a script.
         if !self.yes && !confirm()? {
@@ -182,7 +189,9 @@ fn describe_installed(
     let slot = target.settings.slot().configured;
     if !split_ids(&slot).contains(&id.as_str()) {
         let config = given.map(|path| format!(" --config {}", path.display())).unwrap_or_default();
-        text += &format!("next: ctxhost use {id}{config}\n");
+        text += &format!(
+            "next: ctxhost use {id}{config}; `ctxhost engines info {id}` loads it and shows what it needs\n"
+        );
     }
     text
 }

@@ -33,6 +33,7 @@ mod install;
 mod json_path;
 mod locked;
 mod log;
+mod migration;
 mod new;
 mod output;
 mod output_file;
@@ -58,6 +59,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::LazyLock;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{ColorChoice, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use ctxhost_config::ignored_variables;
 use ctxhost_engine_api::border::EngineMetadata;
@@ -200,7 +202,7 @@ pub fn run() -> ExitCode {
         Command::Shadow(command) => command.run(config, output),
         Command::Store(command) => command.run(config, output),
         Command::Completions(command) => command.run(output),
-        Command::Man(command) => command.run(),
+        Command::Man(command) => command.run(output),
     };
     outcome.unwrap_or_else(|error| error.report(output))
 }
@@ -210,7 +212,13 @@ fn report_usage(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
         error.exit();
     }
-    Output::new(ColorChoice::Auto).note(error.render().to_string().trim_end());
+    let mut output = Output::new(ColorChoice::Auto);
+    output.note(error.render().to_string().trim_end());
+    if let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand)
+        && name == "report"
+    {
+        output.note("`ctxhost replay SESSION --report FILE` writes a report");
+    }
     ExitCode::from(2)
 }
 

@@ -33,6 +33,9 @@ pub(super) struct NewArgs {
 enum LanguageArgument {
     Rust,
     C,
+    /// Hidden: only to say which one to use instead.
+    #[value(name = "cpp", aliases = ["c++", "cxx"], hide = true)]
+    Cpp,
 }
 
 impl NewArgs {
@@ -45,6 +48,10 @@ impl NewArgs {
         let language = match self.lang {
             LanguageArgument::Rust => ScaffoldLanguage::Rust,
             LanguageArgument::C => ScaffoldLanguage::C,
+            LanguageArgument::Cpp => {
+                return Err(CliError::user("there is no template for C++")
+                    .hint("use --lang c: its header is C++ as well; see docs/engines/c.md"));
+            }
         };
         // The id is a valid folder and crate name by construction.
         let folder = self.dir.unwrap_or_else(|| name.id().into());

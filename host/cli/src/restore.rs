@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use super::clock::now_ms;
 use super::error::CliError;
+use super::migration::note_migration;
 use super::output::Output;
 use super::render::format::format_count;
 use super::session_arg::shell_quote;
@@ -57,9 +58,11 @@ impl RestoreArgs {
             return Ok(ExitCode::SUCCESS);
         }
         let mut session = Session::open(&path)?;
+        let migration = session.pending_migration();
         let found = build_restoration(&session, &wanted, &shown_as)?;
         session.append_at(found.to_body()?, now_ms())?;
         output.print(&format!("{}\n", describe_restoration(&found, "restored")))?;
+        note_migration(migration.as_ref(), output);
         Ok(ExitCode::SUCCESS)
     }
 }

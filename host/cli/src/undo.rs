@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use super::error::CliError;
+use super::migration::note_migration;
 use super::output::Output;
 use super::render::format::format_count;
 use super::session_arg::{SessionArg, parse_compaction};
@@ -48,8 +49,10 @@ impl UndoArgs {
         let path = &self.session.path;
         let file = find_session(path, config_path)?;
         let mut session = Session::open(&file)?;
+        let migration = session.pending_migration();
         let undone = history::undo_compaction(&mut session, number)?;
         output.print(&describe_undo(&undone))?;
+        note_migration(migration.as_ref(), output);
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -84,7 +84,20 @@ fn run(mut command: Command, program: &str, folder: &Path) -> Result<String, Dev
     if status.success() {
         Ok(String::from_utf8_lossy(&output).into_owned())
     } else {
-        Err(DevError::BuildFailed { program: name_of(program) })
+        Err(DevError::BuildFailed { program: name_of(program), hint: api_hint(folder) })
+    }
+}
+
+/// What to do if cargo does not find the engine API: a manifest that names a version needs it on crates.io.
+fn api_hint(folder: &Path) -> &'static str {
+    let manifest = std::fs::read_to_string(folder.join("Cargo.toml")).unwrap_or_default();
+    let mut lines = manifest.lines().filter(|line| line.starts_with("ctxhost-engine-api"));
+    let needs_registry = lines.any(|line| !line.contains("path") && !line.contains("git"));
+    if needs_registry {
+        "; if it does not find ctxhost-engine-api, which is not on crates.io yet, create the engine with \
+         `ctxhost new ID --engine-api FOLDER`, where FOLDER is engine-api of a clone of ctxhost"
+    } else {
+        ""
     }
 }
 
@@ -116,6 +129,18 @@ fn is_library(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_failed_build_names_the_source_of_the_engine_api() {
+        let folder = tempfile::tempdir().unwrap();
+        let hint = |line: &str| {
+            std::fs::write(folder.path().join("Cargo.toml"), line).unwrap();
+            api_hint(folder.path())
+        };
+        assert!(hint("ctxhost-engine-api = { version = \"1.1\" }").contains("--engine-api FOLDER"));
+        assert_eq!(hint("ctxhost-engine-api = { path = \"/x/engine-api\" }"), "");
+        assert_eq!(api_hint(&folder.path().join("none")), "");
+    }
 
     #[test]
     fn the_library_is_that_of_the_crate_itself() {

@@ -57,10 +57,12 @@ pub enum DevError {
         limit_mib: u64,
     },
     /// The build failed; the tool has printed the reason.
-    #[error("{program} failed to build the engine")]
+    #[error("{program} failed to build the engine{hint}")]
     BuildFailed {
         /// The program.
         program: String,
+        /// What to do if a dependency was not found; may be empty.
+        hint: &'static str,
     },
     /// The build succeeded without a library.
     #[error("the build created no engine library: {hint}")]

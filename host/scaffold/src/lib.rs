@@ -50,7 +50,7 @@ pub struct EngineScaffold {
 #[derive(Debug, thiserror::Error)]
 pub enum ScaffoldError {
     /// The folder exists. Files are never overwritten.
-    #[error("{} exists already; choose another id, or another folder with --dir", folder.display())]
+    #[error("{} exists already; choose another id, or another folder with --dir. To change only the source of ctxhost-engine-api, edit its Cargo.toml", folder.display())]
     Exists {
         /// The folder.
         folder: PathBuf,

@@ -12,7 +12,7 @@ pub(super) mod sidecar;
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 pub use path_check::FileCheck;
 pub use policy::SyncPolicy;
@@ -47,6 +47,8 @@ pub(super) struct Journal {
     /// Lines to be written.
     buffer: Vec<u8>,
     path_state: PathState,
+    /// The copy of the original, once this journal has migrated the file.
+    migration_copy: Arc<OnceLock<PathBuf>>,
 }
 
 impl Journal {
@@ -78,6 +80,11 @@ impl Journal {
         self.length_bytes = lines.bytes.len() as u64 + long_bytes;
         self.synced_bytes = self.length_bytes;
         Ok(lines)
+    }
+
+    /// The copy of the original, once this journal has migrated the file.
+    pub(super) fn migration_copy(&self) -> Arc<OnceLock<PathBuf>> {
+        self.migration_copy.clone()
     }
 
     /// Length of the file.
@@ -124,6 +131,7 @@ impl Journal {
             writes_behind: false,
             buffer: Vec::new(),
             path_state: PathState::default(),
+            migration_copy: Arc::default(),
         }
     }
 
@@ -375,6 +383,8 @@ impl Journal {
         contents.migrated_from = None;
         self.checksums.add(&bytes);
         tracing::info!(original = %copy.display(), from_version, "session migrated");
+        // A journal migrates its file at most once.
+        let _ = self.migration_copy.set(copy);
         self.sync_folder()
     }
 }

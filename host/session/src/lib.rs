@@ -75,6 +75,7 @@ pub use pending_compaction::{CompactionIntent, CompactionRecovery, pending_path}
 pub use record::{INBOX_ID_KEY, Record, RecordKind, has_session_record_fields};
 pub use recorded_compaction::RecordedCompaction;
 pub use render_text::render_compaction_summary;
+pub use sync::FileMigration;
 pub use undo::UNDO_TYPE;
 
 use checkpoint::FingerprintCoverage;

@@ -1,9 +1,29 @@
 //! The file of a session: its path, sync policy, write-behind and checks.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 use super::journal::Journal;
 use super::{FileCheck, Session, SessionError, SessionStorage, SyncPolicy};
+
+/// The migration of a session file of an older version, which the first append makes.
+#[derive(Clone, Debug)]
+pub struct FileMigration {
+    from_version: u32,
+    copy: Arc<OnceLock<PathBuf>>,
+}
+
+impl FileMigration {
+    /// The version of the file before.
+    pub fn from_version(&self) -> u32 {
+        self.from_version
+    }
+
+    /// The copy of the original; `None` until the file is migrated.
+    pub fn copy(&self) -> Option<&Path> {
+        self.copy.get().map(PathBuf::as_path)
+    }
+}
 
 impl Session {
     /// Sets when appends are synced; the default is before they are acknowledged.
@@ -70,6 +90,12 @@ impl Session {
     /// The file of the session; `None` for a session in memory, in a backend or opened for reading.
     pub fn path(&self) -> Option<&Path> {
         self.journal().map(Journal::path)
+    }
+
+    /// The migration that the first append will make; `None` for a file of the current version, and without a file.
+    pub fn pending_migration(&self) -> Option<FileMigration> {
+        let from_version = self.migrated_from()?;
+        Some(FileMigration { from_version, copy: self.journal()?.migration_copy() })
     }
 
     fn journal(&self) -> Option<&Journal> {

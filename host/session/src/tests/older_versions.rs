@@ -70,7 +70,12 @@ fn the_file_is_migrated_at_the_first_append_and_the_original_stays() {
 
     let mut session = Session::open(&path).unwrap();
     assert_eq!(fs::read_to_string(&path).unwrap(), V1, "opening changes nothing");
+    let migration = session.pending_migration().unwrap();
+    assert_eq!((migration.from_version(), migration.copy()), (1, None));
     session.append(user("five")).unwrap();
+    let copy = migration.copy().unwrap().canonicalize().unwrap();
+    assert_eq!(copy, folder.path().join("old.jsonl.v1.bak").canonicalize().unwrap());
+    assert!(session.pending_migration().is_none());
     session.append(user("six")).unwrap();
     assert_eq!(session.migrated_from(), None);
     assert_eq!(fs::read(&path).unwrap(), session.to_bytes());
