@@ -11,6 +11,9 @@ use super::message::{ContentBlock, Message};
 /// The tokens of one image.
 pub const IMAGE_TOKENS: u64 = 2_000;
 
+/// The tokens of an image with `"detail": "low"`, as OpenAI bills it (its guide to images and vision).
+const LOW_DETAIL_TOKENS: u64 = 85;
+
 /// The part of a file in base64 that is estimated like one image: about a page of a document.
 const FILE_PART_CHARS: u64 = 64 * 1024;
 
@@ -29,6 +32,9 @@ const FILE_KEYS: [&str; 7] = [
     "\"input_audio\"",
     "\"image_generation_call\"",
 ];
+
+/// What a block whose files are images contains: a media type, a data URL, or the key of an image that OpenAI made.
+const IMAGE_DATA_KEYS: [&str; 3] = ["\"image/", ":image/", "\"image_generation_call\""];
 
 /// The types of OpenAI's blocks with an image, which may be given by its URL or as a file of the provider.
 const IMAGE_TYPES: [&str; 3] = ["image_url", "input_image", "computer_screenshot"];
@@ -162,9 +168,7 @@ pub fn message(message: &Message<'_>) -> u64 {
                 let (files_chars, files_tokens) = files_in(json);
                 let (hidden_chars, text_chars) = hidden_in(json);
                 chars += weighted_chars(json) - files_chars - hidden_chars + text_chars;
-                // An image by its URL has no data here, but costs the same.
-                let least_tokens = if is_image(json) { IMAGE_TOKENS } else { 0 };
-                file_tokens += files_tokens.max(least_tokens);
+                file_tokens += attachment_tokens(json, files_tokens);
             }
         }
     }
@@ -175,10 +179,25 @@ pub fn message(message: &Message<'_>) -> u64 {
 pub fn files_and_images(message: &Message<'_>) -> u64 {
     let tokens = |block: &ContentBlock<'_>| match block {
         ContentBlock::Image { .. } => IMAGE_TOKENS,
-        ContentBlock::Other(json) => files_in(json).1,
+        ContentBlock::Other(json) => attachment_tokens(json, files_in(json).1),
         _ => 0,
     };
     message.blocks.iter().map(tokens).sum()
+}
+
+/// Whether the JSON of a message may have images or files. Costs less than to parse it.
+pub fn may_have_attachments(json: &str) -> bool {
+    json.contains("image") || json.contains("screenshot") || has_any(json, &FILE_KEYS)
+}
+
+/// The tokens of a block with files of so many tokens.
+fn attachment_tokens(json: &str, files_tokens: u64) -> u64 {
+    if !is_image(json) {
+        return files_tokens;
+    }
+    let is_low = json.contains("\"detail\"") && json.contains("\"low\"");
+    // An image by its URL has no data here, but costs the same.
+    if is_low { LOW_DETAIL_TOKENS } else { files_tokens.max(IMAGE_TOKENS) }
 }
 
 /// Whether the JSON of a block is an image, by its type or as a file of Gemini.
@@ -215,9 +234,12 @@ fn files_in(json: &str) -> (u64, u64) {
     // No other text has so many of these characters in a row. Encrypted thinking is base64 for URLs, which differs.
     let is_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/=".contains(byte);
     let runs = json.as_bytes().split(|byte| !is_base64(byte)).map(|run| run.len() as u64);
+    // An image costs the same however many bytes it has.
+    let is_of_images = has_any(json, &IMAGE_DATA_KEYS);
+    let max_tokens = if is_of_images { IMAGE_TOKENS } else { MAX_FILE_TOKENS };
     runs.filter(|chars| *chars >= MIN_FILE_CHARS).fold((0, 0), |(all, tokens), chars| {
         let own_tokens = chars.div_ceil(FILE_PART_CHARS) * IMAGE_TOKENS;
-        (all + chars, tokens + own_tokens.min(MAX_FILE_TOKENS))
+        (all + chars, tokens + own_tokens.min(max_tokens))
     })
 }
 

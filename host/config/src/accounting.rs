@@ -20,7 +20,7 @@ ctxhost_engine_api::settings! {
         pub unknown_factor: f64 = 1.2, Number(1.0, 4.0);
         /// Smaller factors are ignored: the provider has truncated the prompt.
         pub min_factor: f64 = 0.25, Number(0.05, 1.0);
-        /// Larger factors are ignored: the provider has counted something else than the text.
+        /// Larger factors count as this one: the provider has counted something else than the text.
         pub max_factor: f64 = 4.0, Number(1.0, 16.0);
         /// Smallest request to learn from; below it the provider's own wrapping outweighs the text.
         pub min_request_tokens: u64 = 500, Whole(1), "estimated tokens";

@@ -3,14 +3,15 @@
 //! ```text
 //!  last request   [system][tools][ m1 ][ m2 ]          ─► the provider counted 41,200: the anchor
 //!  next request   [system][tools][ m1 ][ m2 ][ a ][ m3 ]
-//!                 └──── counted: 41,200 ─────┘└ estimates x learned factor ┘
+//!                 └──── counted: 41,200 ─────┘└ estimates x learned rates ┘
 //! ```
 //!
 //! There are two units. *Estimated tokens* come from the script-aware estimate, which is the same for all models.
-//! *Provider tokens* are counted by a model's own tokenizer; windows, limits and usage are in provider tokens. The factor
-//! between the two is learned per model from reported usage: an upper quantile for limits, the median for targets.
+//! *Provider tokens* are counted by a model's own tokenizer; windows, limits and usage are in provider tokens. The rates
+//! between the two are learned per model from reported usage: an upper quantile for limits, the median for targets.
 
-mod factor;
+mod counts;
+mod rates;
 mod record;
 
 #[cfg(test)]
@@ -23,7 +24,9 @@ use ctxhost_config::{AccountingSettings, MAX_WINDOW_TOKENS};
 use ctxhost_dialects::message::{StopReason, TokenUsage};
 use ctxhost_engine_api::transcript::tokens;
 use ctxhost_models::ModelName;
-use factor::TokenFactor;
+
+use counts::{RecentCounts, TokenSample};
+use rates::{TokenRates, share_of};
 
 /// The smallest factor of a count that may lack cached tokens: no estimate errs by more than half.
 const MIN_UNPROVEN_FACTOR: f64 = 0.5;
@@ -35,15 +38,23 @@ pub struct SizePart {
     fingerprint: u64,
     /// Its size in estimated tokens.
     estimate_tokens: u64,
+    /// The share of images and files in it.
+    attachment_tokens: u64,
 }
 
 impl SizePart {
-    /// A part with its size in estimated tokens.
+    /// A part without images and files, with its size in estimated tokens.
     pub fn new(sent: &str, estimate_tokens: u64) -> SizePart {
         let mut hasher = DefaultHasher::new();
         // Not cryptographic: a collision costs one wrong estimate.
         sent.hash(&mut hasher);
-        SizePart { fingerprint: hasher.finish(), estimate_tokens }
+        SizePart { fingerprint: hasher.finish(), estimate_tokens, attachment_tokens: 0 }
+    }
+
+    /// The part with so many of its estimated tokens in images and files.
+    #[must_use]
+    pub fn with_attachments(self, attachment_tokens: u64) -> SizePart {
+        SizePart { attachment_tokens: attachment_tokens.min(self.estimate_tokens), ..self }
     }
 
     /// A text part, estimated here.
@@ -63,7 +74,12 @@ pub struct RequestSize {
 impl RequestSize {
     /// The total, in estimated tokens.
     pub fn estimate_tokens(&self) -> u64 {
-        estimate(&self.parts)
+        TokenCount::of_parts(&self.parts).estimated_tokens
+    }
+
+    /// The share of images and files in it.
+    pub fn attachment_tokens(&self) -> u64 {
+        TokenCount::of_parts(&self.parts).attachment_tokens
     }
 
     fn digest(&self, parts: usize) -> Option<u64> {
@@ -82,13 +98,40 @@ pub struct TokenCount {
     pub counted_tokens: u64,
     /// The rest, in estimated tokens.
     pub estimated_tokens: u64,
+    /// The share of images and files in the rest.
+    pub attachment_tokens: u64,
 }
 
 impl TokenCount {
-    /// A size without a counted part.
+    /// A size without a counted part, and without images and files.
     pub fn estimated(estimated_tokens: u64) -> TokenCount {
-        TokenCount { counted_tokens: 0, estimated_tokens }
+        TokenCount { estimated_tokens, ..TokenCount::default() }
     }
+
+    /// A size without a counted part, of which images and files have this share.
+    pub fn estimated_with(estimated_tokens: u64, attachment_share: f64) -> TokenCount {
+        let attachment_tokens = share_of(estimated_tokens, attachment_share);
+        TokenCount { estimated_tokens, attachment_tokens, ..TokenCount::default() }
+    }
+
+    fn of_parts(parts: &[SizePart]) -> TokenCount {
+        parts.iter().fold(TokenCount::default(), |sum, part| TokenCount {
+            estimated_tokens: sum.estimated_tokens.saturating_add(part.estimate_tokens),
+            attachment_tokens: sum.attachment_tokens.saturating_add(part.attachment_tokens),
+            ..sum
+        })
+    }
+}
+
+/// What the count of an answer has of tokens that the server had cached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CachedTokens {
+    /// All of them.
+    Counted,
+    /// None, since nothing of the conversation was sent before.
+    NotYet,
+    /// Perhaps none: old servers leave them out.
+    Unknown,
 }
 
 /// How a count was used.
@@ -130,11 +173,11 @@ pub struct TokenAccounting {
 /// What is known of a model.
 #[derive(Clone, Debug, Default)]
 struct ModelAccount {
-    factor: TokenFactor,
+    counts: RecentCounts,
     anchor: Option<CountAnchor>,
     window: Option<LearnedWindow>,
-    /// The factor for limits when it was last stored in the session.
-    stored_limit: Option<f64>,
+    /// The rates for limits when they were last stored in the session.
+    stored_limit: Option<TokenRates>,
     /// The stated window that the session stores.
     stored_window: Option<LearnedWindow>,
 }
@@ -206,54 +249,44 @@ impl TokenAccounting {
         let (counted_tokens, parts) =
             matching.map_or((0, 0), |anchor| (anchor.counted_tokens, anchor.parts));
         let rest = prompt.parts.get(parts..).unwrap_or_default();
-        TokenCount { counted_tokens, estimated_tokens: estimate(rest) }
+        TokenCount { counted_tokens, ..TokenCount::of_parts(rest) }
     }
 
     /// An upper bound in provider tokens, for limits; one request in ten exceeds it.
     pub fn upper_bound(&self, size: TokenCount) -> u64 {
-        size.counted_tokens.saturating_add(scaled(size.estimated_tokens, self.limit_factor()))
+        provider_tokens(size, &self.rates().0)
     }
 
     /// The expected size in provider tokens, for targets. At most [`upper_bound`](Self::upper_bound).
     pub fn expected(&self, size: TokenCount) -> u64 {
-        size.counted_tokens.saturating_add(scaled(size.estimated_tokens, self.usual_factor()))
+        provider_tokens(size, &self.rates().1)
     }
 
-    /// The estimated tokens that fit into provider tokens: the inverse of [`upper_bound`](Self::upper_bound).
-    pub fn fitting_estimated_tokens(&self, provider_tokens: u64) -> u64 {
-        let factor = self.limit_factor();
-        let mut fitting = (provider_tokens as f64 / factor) as u64;
-        // Rounding may exceed the limit by a little.
-        while fitting > 0 && scaled(fitting, factor) > provider_tokens {
-            fitting -= (fitting >> 50).max(1);
-        }
-        fitting
+    /// The estimated tokens that fit into provider tokens if images and files have this share of them: the inverse of
+    /// [`upper_bound`](Self::upper_bound).
+    pub fn fitting_estimated_tokens(&self, provider_tokens: u64, attachment_share: f64) -> u64 {
+        self.rates().0.fitting_tokens(provider_tokens, attachment_share)
     }
 
-    /// Provider tokens per estimated token, for limits.
-    pub fn limit_factor(&self) -> f64 {
-        let model_factor = |known: &ModelAccount| known.factor.upper_bound(&self.settings);
-        self.models
-            .get(&self.model)
-            .map_or_else(|| TokenFactor::default().upper_bound(&self.settings), model_factor)
+    /// Whether the model's counts have shown what images and files cost.
+    pub fn knows_attachments(&self) -> bool {
+        self.models.get(&self.model).is_some_and(|known| known.counts.knows_attachments())
     }
 
-    /// Provider tokens per estimated token, typical for this model.
-    pub fn usual_factor(&self) -> f64 {
-        let typical = self.models.get(&self.model).map_or(1.0, |known| known.factor.median());
-        // `expected` must not exceed `upper_bound`, whatever quantile is configured.
-        typical.min(self.limit_factor())
+    /// The rates of the current model: for limits, and the typical ones.
+    fn rates(&self) -> (TokenRates, TokenRates) {
+        let counts = self.models.get(&self.model).map(|known| &known.counts);
+        counts.unwrap_or(&RecentCounts::default()).rates(&self.settings)
     }
 
-    /// Records the usage of an answer. The whole prompt counts, including cached tokens, where the server is known to
-    /// count these.
+    /// Records the usage of an answer. The whole prompt counts, including cached tokens.
     pub fn record_usage(
         &mut self,
         model: &ModelName,
         prompt: &RequestSize,
         usage: &TokenUsage,
         stop: StopReason,
-        counts_cached: bool,
+        cached: CachedTokens,
     ) -> CountTrust {
         match stop {
             StopReason::Error | StopReason::Aborted => CountTrust::Ignored,
@@ -262,7 +295,7 @@ impl TokenAccounting {
                 if usage.prompt_tokens() <= MAX_WINDOW_TOKENS {
                     self.discard_exceeded_window(model, usage.prompt_tokens());
                 }
-                self.record(model, prompt, usage.prompt_tokens(), counts_cached)
+                self.record(model, prompt, usage.prompt_tokens(), cached)
             }
         }
     }
@@ -281,36 +314,44 @@ impl TokenAccounting {
         prompt: &RequestSize,
         counted_tokens: u64,
     ) -> CountTrust {
-        self.record(model, prompt, counted_tokens, true)
+        self.record(model, prompt, counted_tokens, CachedTokens::Counted)
     }
 
-    /// Records a count, of which `is_whole` is whether no cached tokens can be missing.
     fn record(
         &mut self,
         model: &ModelName,
         prompt: &RequestSize,
         counted_tokens: u64,
-        is_whole: bool,
+        cached: CachedTokens,
     ) -> CountTrust {
-        let estimate_tokens = prompt.estimate_tokens();
-        if counted_tokens == 0 || estimate_tokens == 0 {
+        let size = TokenCount::of_parts(&prompt.parts);
+        if counted_tokens == 0 || size.estimated_tokens == 0 {
             return CountTrust::Ignored;
         }
-        let factor = counted_tokens as f64 / estimate_tokens as f64;
-        // So small a count is rather a truncated prompt, or one without its cached part, than a good tokenizer.
+        let sample = TokenSample {
+            text_tokens: size.estimated_tokens.saturating_sub(size.attachment_tokens),
+            attachment_tokens: size.attachment_tokens,
+            counted_tokens,
+        };
+        let is_whole = cached == CachedTokens::Counted;
+        // So small a count is rather a truncated prompt, or one without its cached part, than a good tokenizer. Of images and files no
+        // count is too small.
         let least_factor =
             self.settings.min_factor.max(if is_whole { 0.0 } else { MIN_UNPROVEN_FACTOR });
+        let is_too_small = (counted_tokens as f64) < least_factor * sample.text_tokens as f64;
         let is_below_prefix = !is_whole && counted_tokens < self.count(prompt).counted_tokens;
         // Above the largest possible window the count must be wrong.
-        if factor < least_factor || is_below_prefix || counted_tokens > MAX_WINDOW_TOKENS {
+        if is_too_small || is_below_prefix || counted_tokens > MAX_WINDOW_TOKENS {
             return CountTrust::Doubtful;
         }
         let known = self.models.entry(model.clone()).or_default();
         // A count without cached tokens says how many tokens a text has at least.
-        let is_certain = is_whole || factor >= 1.0;
+        let is_certain = is_whole
+            || counted_tokens >= size.estimated_tokens
+            || (cached == CachedTokens::NotYet && !sample.is_text());
         // In a small request the fixed overhead of the provider's template dominates.
-        if is_certain && estimate_tokens >= self.settings.min_request_tokens {
-            known.factor.record(factor, &self.settings);
+        if is_certain && size.estimated_tokens >= self.settings.min_request_tokens {
+            known.counts.record(sample, &self.settings);
         }
         if prompt.generation != self.generation {
             return CountTrust::LearnedOnly;
@@ -323,11 +364,11 @@ impl TokenAccounting {
     }
 }
 
-fn estimate(parts: &[SizePart]) -> u64 {
-    parts.iter().fold(0, |sum, part| sum.saturating_add(part.estimate_tokens))
-}
-
-/// Rounds up; casting a float saturates.
-fn scaled(estimated_tokens: u64, factor: f64) -> u64 {
-    (estimated_tokens as f64 * factor).ceil() as u64
+/// The size at these rates.
+fn provider_tokens(size: TokenCount, rates: &TokenRates) -> u64 {
+    let text_tokens = size.estimated_tokens.saturating_sub(size.attachment_tokens);
+    // A counted part has the constant part already.
+    let hidden_tokens = if size.counted_tokens > 0 { 0 } else { rates.hidden_tokens };
+    let estimated = rates.scale(text_tokens, size.attachment_tokens);
+    size.counted_tokens.saturating_add(hidden_tokens).saturating_add(estimated)
 }

@@ -4,17 +4,20 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::{
-    AfterTurnRequest, CommitTurnRequest, Flags, ModelRef, Role, Transcript, Trigger,
+    AfterTurnRequest, CommitTurnRequest, ModelRef, Role, Transcript, Trigger,
 };
 
-use crate::accounting::{LearnedWindow, RequestSize, SizePart, TokenAccounting, TokenCount};
+use crate::accounting::{
+    CachedTokens, LearnedWindow, RequestSize, SizePart, TokenAccounting, TokenCount,
+};
+use crate::attachments::AttachmentSizes;
 use crate::error::ContextError;
 use crate::ingest::IngestProgress;
 use crate::live_session::LiveSession;
 use crate::overflow::{self, Overflow, RefusedRequest};
 use crate::precompute::PrecomputeState;
+use crate::prompt::Prompt;
 use crate::sent_request::SentRequest;
 use crate::settings::ContextSettings;
 use crate::target::{Budget, Target};
@@ -38,6 +41,9 @@ pub struct Context {
     pub(crate) is_trim_logged: bool,
     accounting: TokenAccounting,
     counts: CountHistory,
+    attachments: AttachmentSizes,
+    /// The tokens of the last prompt, and what its images and files are estimated at.
+    last_prompt: Option<(u64, u64)>,
     /// The last answer of the current turn.
     last_answer: Option<LastAnswer>,
 }
@@ -65,6 +71,8 @@ impl Context {
             precomputed: PrecomputeState::default(),
             is_trim_logged: false,
             counts: CountHistory::default(),
+            attachments: AttachmentSizes::default(),
+            last_prompt: None,
             last_answer: None,
         }
     }
@@ -134,6 +142,7 @@ impl Context {
     /// The budget of the next prompt.
     pub fn budget(&mut self, target: &Target) -> Budget {
         self.set_target(target);
+        self.attachments.update(&self.session.view());
         if let Some(budget) = target.budget {
             return budget;
         }
@@ -162,7 +171,8 @@ impl Context {
 
     /// The estimated tokens that fit into this many provider tokens, by the target's budget share.
     pub fn room_tokens(&self, target: &Target, free_tokens: u64) -> u64 {
-        let fitting_tokens = self.accounting.fitting_estimated_tokens(free_tokens);
+        let share = self.attachment_share();
+        let fitting_tokens = self.accounting.fitting_estimated_tokens(free_tokens, share);
         target.budget_share.map_or(fitting_tokens, |share| (fitting_tokens as f64 * share) as u64)
     }
 
@@ -170,11 +180,26 @@ impl Context {
     pub fn sent_request(&self, target: &Target, conversation_tokens: u64) -> SentRequest {
         // The parts are not messages: only the total is learned, and two requests of one size are equal.
         let part = |tokens: u64| SizePart::new(&tokens.to_string(), tokens);
-        let size =
-            self.accounting.request_size([target.overhead_tokens, conversation_tokens].map(part));
-        let view = self.session.view();
-        let images = view.iter().filter(|entry| entry.has(Flags::IMAGES)).count() as u64;
-        SentRequest { size, image_tokens: images * tokens::IMAGE_TOKENS, conversation_tokens }
+        let attachment_tokens = match self.last_prompt {
+            Some((tokens, attachment_tokens)) if tokens == conversation_tokens => attachment_tokens,
+            _ => (conversation_tokens as f64 * self.attachment_share()) as u64,
+        };
+        let conversation = part(conversation_tokens).with_attachments(attachment_tokens);
+        let size = self.accounting.request_size([part(target.overhead_tokens), conversation]);
+        SentRequest { size, conversation_tokens }
+    }
+
+    /// Remembers what the images and files of a prompt are estimated at.
+    pub(crate) fn record_prompt(&mut self, prompt: &Prompt) {
+        self.attachments.update(&prompt.view);
+        let attachment_tokens = self.attachments.tokens_of(&prompt.items());
+        self.last_prompt = Some((prompt.checked.tokens, attachment_tokens));
+    }
+
+    /// The share of images and files in the conversation.
+    fn attachment_share(&self) -> f64 {
+        let tokens = self.session.view().total_tokens().max(1);
+        (self.attachments.total_tokens() as f64 / tokens as f64).min(1.0)
     }
 
     /// Learns from the usage that a provider reports; returns evidence that it truncated the prompt.
@@ -193,16 +218,29 @@ impl Context {
         let expectation = SentPrompt {
             prompt_tokens: self.accounting.expected(count),
             estimated_tokens: sent.size.estimate_tokens(),
-            image_tokens: sent.image_tokens,
+            image_tokens: sent.size.attachment_tokens(),
             basis: if is_anchored { CountBasis::Anchored } else { CountBasis::Estimated },
             window_tokens: self.window_tokens(target),
         };
+        if target.may_be_shortened && !expectation.may_be_read_whole(usage) {
+            // The provider did what the request asked for. The count is neither of this prompt nor a sign of its window.
+            self.counts = self.counts.reset_sizes();
+            return None;
+        }
         let truncation = SilentTruncation::detect(&expectation, self.counts, usage, stop);
+        let truncation = truncation.filter(|_| !target.may_be_shortened);
         match &truncation {
             None => {
+                let is_first = self.counts.is_empty();
                 self.counts = self.counts.with_answer(&expectation, usage, is_anchored);
-                let counts_cached = self.counts.counts_cached();
-                self.accounting.record_usage(&target.model, &sent.size, usage, stop, counts_cached);
+                let cached = if self.counts.counts_cached() {
+                    CachedTokens::Counted
+                } else if is_first {
+                    CachedTokens::NotYet
+                } else {
+                    CachedTokens::Unknown
+                };
+                self.accounting.record_usage(&target.model, &sent.size, usage, stop, cached);
                 self.store_accounting(target);
             }
             Some(truncation) => {
@@ -333,12 +371,22 @@ impl Context {
 
     /// The expected provider tokens for estimated tokens, for the model of the last prompt.
     pub fn expected_tokens(&self, estimated_tokens: u64) -> u64 {
-        self.accounting.expected(TokenCount::estimated(estimated_tokens))
+        self.accounting.expected(self.estimated(estimated_tokens))
     }
 
-    /// An upper bound of the provider tokens for estimated tokens; one request in ten exceeds it.
+    /// An upper bound of the provider tokens for estimated tokens; one request in ten exceeds it. What images and files cost is not known
+    /// before the model has counted some, so until then they are left out.
     pub fn upper_tokens(&self, estimated_tokens: u64) -> u64 {
-        self.accounting.upper_bound(TokenCount::estimated(estimated_tokens))
+        let mut size = self.estimated(estimated_tokens);
+        if !self.accounting.knows_attachments() {
+            size = TokenCount::estimated(size.estimated_tokens - size.attachment_tokens);
+        }
+        self.accounting.upper_bound(size)
+    }
+
+    /// An estimated size with the conversation's share of images and files.
+    fn estimated(&self, estimated_tokens: u64) -> TokenCount {
+        TokenCount::estimated_with(estimated_tokens, self.attachment_share())
     }
 
     /// Discards counted sizes after a compaction was applied or reverted.

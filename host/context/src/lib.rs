@@ -20,6 +20,7 @@ pub mod accounting;
 pub mod hook;
 pub mod overflow;
 
+mod attachments;
 mod compact;
 mod context;
 mod error;

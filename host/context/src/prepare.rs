@@ -57,6 +57,7 @@ impl Context {
             Err(error) => return Err(error),
         };
         // Only now: after an error no request is sent.
+        self.record_prompt(&prompt);
         self.session.record_cache_use(self.settings.clock.now_ms());
         Ok(prompt)
     }

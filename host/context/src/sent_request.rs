@@ -6,8 +6,6 @@ use crate::accounting::RequestSize;
 #[derive(Clone, Debug)]
 pub struct SentRequest {
     pub size: RequestSize,
-    /// The estimated tokens of its images.
-    pub image_tokens: u64,
     /// The size of its conversation, in estimated tokens.
     pub conversation_tokens: u64,
 }

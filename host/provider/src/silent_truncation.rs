@@ -67,6 +67,11 @@ impl CountBasis {
 }
 
 impl SentPrompt {
+    /// Whether a count may be of the whole prompt, as uncertain as its own count is.
+    pub fn may_be_read_whole(&self, usage: &TokenUsage) -> bool {
+        usage.prompt_tokens() >= self.floor_tokens()
+    }
+
     /// The tokens that were certainly sent.
     fn floor_tokens(&self) -> u64 {
         let certain = self.prompt_tokens.saturating_sub(self.image_tokens);
@@ -109,6 +114,11 @@ impl CountHistory {
             counts_cached,
             including_counts: self.including_counts_with(sent, counted_tokens),
         }
+    }
+
+    /// Whether there is no answer to a request that this one may extend.
+    pub fn is_empty(&self) -> bool {
+        self.sent_tokens == 0
     }
 
     /// Whether the server is known to count cached tokens. Until then a count may be of the new part alone.

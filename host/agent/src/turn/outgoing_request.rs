@@ -1,13 +1,12 @@
 //! Prepares the requests of a turn.
 
-use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::{ErrorKind, Trigger};
 
 use super::agent_turn::AgentTurn;
 use crate::error::TurnError;
 use crate::model_messages::ModelMessages;
 use ctxhost_context::{ContextError, SentRequest, Target};
-use ctxhost_dialects::{ChatBlock, ChatMessage, FailureReason, ModelRequest};
+use ctxhost_dialects::{ChatMessage, FailureReason, ModelRequest};
 use ctxhost_engine::SlotError;
 
 /// A request that is ready to be sent.
@@ -75,16 +74,8 @@ impl AgentTurn {
         };
         let sent = SentRequest {
             size: self.request_size(&request, &converted.tokens),
-            image_tokens: image_tokens(&request),
             conversation_tokens: prompt.checked.tokens,
         };
         Ok(OutgoingRequest { request, target, sent })
     }
-}
-
-/// The estimated tokens of a request's images.
-fn image_tokens(request: &ModelRequest) -> u64 {
-    let blocks = request.messages.iter().flat_map(|message| message.content());
-    let images = blocks.filter(|block| matches!(block, ChatBlock::Image { .. }));
-    images.count() as u64 * tokens::IMAGE_TOKENS
 }

@@ -8,7 +8,7 @@ use super::agent_turn::AgentTurn;
 use super::outgoing_request::OutgoingRequest;
 use ctxhost_context::accounting::{RequestSize, SizePart};
 use ctxhost_context::{CompactionPolicy, Target};
-use ctxhost_dialects::{AssistantMessage, ModelRequest};
+use ctxhost_dialects::{AssistantMessage, ChatBlock, ChatMessage, ModelRequest};
 
 /// The shortest answer to request after refusals for the output limit, in provider tokens. A shorter one is too short
 /// for most tool calls.
@@ -86,7 +86,9 @@ impl AgentTurn {
         let head =
             [SizePart::from_text(&request.system), SizePart::from_text(&json_of(&request.tools))];
         let messages = request.messages.iter().zip(sizes);
-        let messages = messages.map(|(message, tokens)| SizePart::new(&json_of(message), *tokens));
+        let messages = messages.map(|(message, tokens)| {
+            SizePart::new(&json_of(message), *tokens).with_attachments(image_tokens(message))
+        });
         self.guard.context().accounting().request_size(head.into_iter().chain(messages))
     }
 
@@ -112,4 +114,10 @@ impl AgentTurn {
 
 fn json_of(value: &(impl Serialize + ?Sized)) -> String {
     serde_json::to_string(value).unwrap_or_default()
+}
+
+/// The estimated tokens of a message's images.
+fn image_tokens(message: &ChatMessage) -> u64 {
+    let images = message.content().iter().filter(|block| matches!(block, ChatBlock::Image { .. }));
+    images.count() as u64 * tokens::IMAGE_TOKENS
 }

@@ -22,6 +22,20 @@ fn parts(count: u64) -> Vec<SizePart> {
     (0..count).map(|number| part(number, 1_000)).collect()
 }
 
+impl TokenAccounting {
+    fn limit_factor(&self) -> f64 {
+        self.rates().0.text
+    }
+
+    fn usual_factor(&self) -> f64 {
+        self.rates().1.text
+    }
+}
+
+fn counted_and(counted_tokens: u64, estimated_tokens: u64) -> TokenCount {
+    TokenCount { counted_tokens, ..TokenCount::estimated(estimated_tokens) }
+}
+
 fn usage(input: u64, cache_read: u64, cache_write: u64) -> TokenUsage {
     TokenUsage { input, cache_read, cache_write, output: 777, ..TokenUsage::default() }
 }
@@ -40,11 +54,17 @@ fn what_the_provider_counted_is_not_estimated_again() {
     let sent = account.request_size(parts(10));
     let reported = usage(1_000, 9_000, 3_000);
     assert_eq!(
-        account.record_usage(&model("m"), &sent, &reported, StopReason::Stop, true),
+        account.record_usage(
+            &model("m"),
+            &sent,
+            &reported,
+            StopReason::Stop,
+            CachedTokens::Counted
+        ),
         CountTrust::Anchored
     );
     let next = account.count(&account.request_size(parts(12)));
-    assert_eq!(next, TokenCount { counted_tokens: 13_000, estimated_tokens: 2_000 });
+    assert_eq!(next, counted_and(13_000, 2_000));
     assert_eq!(account.upper_bound(next), 13_000 + 2_600);
     // The very same request is known to the token.
     assert_eq!(account.upper_bound(account.count(&sent)), 13_000);
@@ -54,12 +74,18 @@ fn what_the_provider_counted_is_not_estimated_again() {
 fn a_request_that_begins_otherwise_is_estimated_whole() {
     let mut account = account();
     let sent = account.request_size(parts(10));
-    account.record_usage(&model("m"), &sent, &usage(10_000, 0, 0), StopReason::Stop, true);
+    account.record_usage(
+        &model("m"),
+        &sent,
+        &usage(10_000, 0, 0),
+        StopReason::Stop,
+        CachedTokens::Counted,
+    );
     let mut changed = parts(12);
     changed[3] = part(99, 5);
     let shorter = parts(9);
     for prompt in [changed, shorter] {
-        let estimate = estimate(&prompt);
+        let estimate = TokenCount::of_parts(&prompt).estimated_tokens;
         assert_eq!(account.count(&account.request_size(prompt)), TokenCount::estimated(estimate));
     }
 }
@@ -75,17 +101,34 @@ fn system_and_tools_count() {
 fn no_count_from_before_a_compaction_is_trusted() {
     let mut account = account();
     let before = account.request_size(parts(10));
-    account.record_usage(&model("m"), &before, &usage(10_000, 0, 0), StopReason::Stop, true);
+    account.record_usage(
+        &model("m"),
+        &before,
+        &usage(10_000, 0, 0),
+        StopReason::Stop,
+        CachedTokens::Counted,
+    );
     let in_flight = account.request_size(parts(11));
     account.invalidate_anchors();
     // The same words again, by chance: the count is not used all the same.
     assert_eq!(account.count(&account.request_size(parts(10))), TokenCount::estimated(10_000));
-    let late =
-        account.record_usage(&model("m"), &in_flight, &usage(11_000, 0, 0), StopReason::Stop, true);
+    let late = account.record_usage(
+        &model("m"),
+        &in_flight,
+        &usage(11_000, 0, 0),
+        StopReason::Stop,
+        CachedTokens::Counted,
+    );
     assert_eq!(late, CountTrust::LearnedOnly);
     assert_eq!(account.count(&account.request_size(parts(11))), TokenCount::estimated(11_000));
     let after = account.request_size(parts(2));
-    account.record_usage(&model("m"), &after, &usage(2_500, 0, 0), StopReason::Stop, true);
+    account.record_usage(
+        &model("m"),
+        &after,
+        &usage(2_500, 0, 0),
+        StopReason::Stop,
+        CachedTokens::Counted,
+    );
     assert_eq!(account.count(&account.request_size(parts(3))).counted_tokens, 2_500);
 }
 
@@ -94,7 +137,13 @@ fn each_model_has_its_window_its_factor_and_its_count() {
     let mut account = account();
     for _ in 0..5 {
         let sent = account.request_size(parts(10));
-        account.record_usage(&model("m"), &sent, &usage(20_000, 0, 0), StopReason::Stop, true);
+        account.record_usage(
+            &model("m"),
+            &sent,
+            &usage(20_000, 0, 0),
+            StopReason::Stop,
+            CachedTokens::Counted,
+        );
     }
     account.use_model(model("n"), 8_000);
     assert_eq!(account.window_tokens(), 8_000);
@@ -110,7 +159,7 @@ fn counts_that_say_nothing_change_nothing() {
     let mut account = account();
     let sent = account.request_size(parts(10));
     let ask = |account: &mut TokenAccounting, reported: TokenUsage, stop| {
-        account.record_usage(&model("m"), &sent, &reported, stop, true)
+        account.record_usage(&model("m"), &sent, &reported, stop, CachedTokens::Counted)
     };
     assert_eq!(ask(&mut account, usage(9_000, 0, 0), StopReason::Aborted), CountTrust::Ignored);
     assert_eq!(ask(&mut account, usage(9_000, 0, 0), StopReason::Error), CountTrust::Ignored);
@@ -126,7 +175,13 @@ fn a_count_that_may_lack_cached_tokens_teaches_no_small_factor() {
     let mut account = account();
     let record = |account: &mut TokenAccounting, count: u64, tokens: u64| {
         let sent = account.request_size(parts(count));
-        account.record_usage(&model("m"), &sent, &usage(tokens, 0, 0), StopReason::Stop, false)
+        account.record_usage(
+            &model("m"),
+            &sent,
+            &usage(tokens, 0, 0),
+            StopReason::Stop,
+            CachedTokens::Unknown,
+        )
     };
     for (count, tokens) in [(4, 4_000), (6, 2_000), (8, 2_000), (10, 2_000), (12, 2_000)] {
         record(&mut account, count, tokens);
@@ -134,7 +189,7 @@ fn a_count_that_may_lack_cached_tokens_teaches_no_small_factor() {
     assert_eq!((account.usual_factor(), account.limit_factor()), (1.0, 1.2));
     // The first count is of the whole prompt; the others are less than it.
     let size = account.count(&account.request_size(parts(12)));
-    assert_eq!(size, TokenCount { counted_tokens: 4_000, estimated_tokens: 8_000 });
+    assert_eq!(size, counted_and(4_000, 8_000));
     assert_eq!(record(&mut account, 14, 9_000), CountTrust::Anchored);
     assert_eq!(record(&mut account, 16, 7_900), CountTrust::Doubtful);
     // That it has at least so many is certain.
@@ -154,7 +209,7 @@ fn limits_follow_the_upper_quantile_and_targets_the_median() {
             &sent,
             &usage(tenths * 1_000, 0, 0),
             StopReason::Stop,
-            true,
+            CachedTokens::Counted,
         );
     }
     assert_eq!((account.usual_factor(), account.limit_factor()), (1.0, 1.5));
@@ -228,10 +283,10 @@ proptest! {
                     let cached = counted * split / 100;
                     let reported = usage(counted - cached, cached - cached / 2, cached / 2);
                     let current = account.model().clone();
-                    let trust = account.record_usage(&current, &prompt, &reported, StopReason::ToolUse, true);
+                    let trust = account.record_usage(&current, &prompt, &reported, StopReason::ToolUse, CachedTokens::Counted);
                     let size = account.count(&prompt);
                     if trust == CountTrust::Anchored {
-                        prop_assert_eq!(size, TokenCount { counted_tokens: counted, estimated_tokens: 0 });
+                        prop_assert_eq!(size, counted_and(counted, 0));
                         prop_assert_eq!(account.upper_bound(size), counted);
                     } else {
                         prop_assert_eq!(trust, CountTrust::Doubtful);
@@ -239,7 +294,7 @@ proptest! {
                 }
                 Event::Compaction => {
                     account.invalidate_anchors();
-                    let estimate = estimate(&sent);
+                    let estimate = TokenCount::of_parts(&sent).estimated_tokens;
                     prop_assert_eq!(account.count(&account.request_size(sent.clone())), TokenCount::estimated(estimate));
                     sent.truncate(1);
                 }
@@ -247,8 +302,11 @@ proptest! {
             }
             let (usual, limit) = (account.usual_factor(), account.limit_factor());
             prop_assert!(settings.min_factor <= usual && usual <= limit && limit <= settings.max_factor);
-            let fitting = account.fitting_estimated_tokens(ask);
-            prop_assert!(account.upper_bound(TokenCount::estimated(fitting)) <= ask);
+            for share in [0.0, 0.4, 1.0] {
+                let fitting = account.fitting_estimated_tokens(ask, share);
+                let size = TokenCount::estimated_with(fitting, share);
+                prop_assert!(fitting == 0 || account.upper_bound(size) <= ask);
+            }
         }
     }
 
@@ -275,7 +333,13 @@ fn a_restart_restores_the_factors_of_each_model() {
     let mut stored = 0;
     let mut answer = |account: &mut TokenAccounting, id: &str, counted: u64| {
         let sent = account.request_size(parts(10));
-        account.record_usage(&model(id), &sent, &usage(counted, 0, 0), StopReason::Stop, true);
+        account.record_usage(
+            &model(id),
+            &sent,
+            &usage(counted, 0, 0),
+            StopReason::Stop,
+            CachedTokens::Counted,
+        );
         if let Some(record) = account.unstored_record(&model(id)) {
             session.append_at(record, 0).unwrap();
             account.mark_stored(&model(id));
@@ -335,4 +399,75 @@ fn records_with_other_content_are_left_out() {
     let mut account = account();
     account.restore(&session);
     assert!((0.25..=4.0).contains(&account.limit_factor()), "{}", account.limit_factor());
+}
+
+/// Records counts of requests with so many estimated tokens of text, and of images and files.
+fn record_counts(account: &mut TokenAccounting, counts: &[(u64, u64, u64)], cached: CachedTokens) {
+    for (number, (text, attachments, counted)) in counts.iter().enumerate() {
+        let whole = part(number as u64, text + attachments).with_attachments(*attachments);
+        let sent = account.request_size([whole]);
+        account.record_usage(&model("m"), &sent, &usage(*counted, 0, 0), StopReason::Stop, cached);
+    }
+}
+
+#[test]
+fn what_a_provider_adds_to_each_request_is_not_taken_for_a_factor() {
+    let mut account = account();
+    // Cached content of 20,000 tokens, and a tokenizer that agrees with the estimate.
+    let counts: Vec<_> = (1..9).map(|turn| (turn * 2_000, 0, 20_000 + turn * 2_000)).collect();
+    record_counts(&mut account, &counts, CachedTokens::Counted);
+    assert_eq!((account.usual_factor(), account.limit_factor()), (1.0, 1.0));
+    assert_eq!(account.upper_bound(TokenCount::estimated(50_000)), 70_000);
+    assert_eq!(account.fitting_estimated_tokens(100_000, 0.0), 80_000);
+    // A counted part has it already.
+    assert_eq!(account.upper_bound(counted_and(36_000, 1_000)), 37_000);
+}
+
+#[test]
+fn a_tokenizer_that_counts_more_is_not_taken_for_a_constant_part() {
+    let mut account = account();
+    let counts: Vec<_> = (1..9).map(|turn| (turn * 2_000, 0, turn * 3_000)).collect();
+    record_counts(&mut account, &counts, CachedTokens::Counted);
+    assert_eq!(account.upper_bound(TokenCount::estimated(50_000)), 75_000);
+}
+
+#[test]
+fn the_first_count_shows_what_images_cost() {
+    for cached in [CachedTokens::NotYet, CachedTokens::Counted] {
+        let mut account = account();
+        assert!(!account.knows_attachments());
+        // Eighty images of 85 tokens with one sentence.
+        record_counts(&mut account, &[(1_000, 160_000, 7_800)], cached);
+        assert!(account.knows_attachments());
+        let size = TokenCount { attachment_tokens: 160_000, ..TokenCount::estimated(161_000) };
+        assert!((6_500..9_500).contains(&account.upper_bound(size)), "{cached:?}");
+        // Text costs what it did.
+        assert_eq!(account.limit_factor(), 1.2);
+        assert!(account.fitting_estimated_tokens(100_000, 160.0 / 161.0) > 1_000_000);
+    }
+}
+
+#[test]
+fn a_count_that_may_lack_cached_images_teaches_nothing_about_them() {
+    let mut account = account();
+    record_counts(&mut account, &[(1_000, 160_000, 7_800)], CachedTokens::Unknown);
+    assert!(!account.knows_attachments());
+}
+
+#[test]
+fn few_images_are_part_of_the_factor_of_the_text() {
+    let mut account = account();
+    record_counts(&mut account, &[(20_000, 2_000, 22_000); 5], CachedTokens::Counted);
+    assert_eq!(account.limit_factor(), 1.0);
+    assert!(!account.knows_attachments());
+}
+
+#[test]
+fn a_session_of_an_older_version_keeps_its_factors() {
+    let mut session = Session::in_memory(SessionHeader::new(Some("s"), "/", 0));
+    let data = serde_json::json!({ "provider": "p", "model": "m", "factors": [0.8, 0.8, 0.8] });
+    session.append_at(RecordBody::custom("ctxhost.tokens", &data), 0).unwrap();
+    let mut account = account();
+    account.restore(&session);
+    assert_eq!((account.usual_factor(), account.limit_factor()), (0.8, 0.8));
 }

@@ -411,3 +411,12 @@ fn the_same_cut_twice_is_found_though_the_first_was_believed() {
     assert_eq!(judge(16_384, CountBasis::Anchored, 16_384), None, "it was the same again");
     assert_eq!(judge(17_200, CountBasis::Estimated, 16_384), None, "it may be another prompt");
 }
+
+#[test]
+fn a_count_far_below_the_prompt_is_not_of_all_of_it() {
+    let prompt = sent(60_000, CountBasis::Anchored, 100_000);
+    assert!(prompt.may_be_read_whole(&counted(50_000, 9)));
+    assert!(!prompt.may_be_read_whole(&counted(9_000, 9)));
+    let estimated = sent(60_000, CountBasis::Estimated, 100_000);
+    assert!(estimated.may_be_read_whole(&counted(31_000, 9)));
+}
