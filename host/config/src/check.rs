@@ -233,7 +233,7 @@ fn unknown_key(origin: &ConfigSource, span: &KeySpan) -> ConfigDiagnostic {
         table => format!("unknown key `{name}` in [{}]", spans::join_path(table)),
     };
     let error = ConfigDiagnostic::new(&origin.name, &origin.text, message);
-    error.with_key_label(span, "not a setting").with_help(key_help(name, table))
+    error.with_key_label(span, "not a setting").with_help(key_help(name, table, &span.value))
 }
 
 fn renamed_key(origin: &ConfigSource, span: &KeySpan, new: &str) -> ConfigDiagnostic {
@@ -250,15 +250,36 @@ fn renamed_key(origin: &ConfigSource, span: &KeySpan, new: &str) -> ConfigDiagno
 
 /// Suggests a similar name in the same table, else the table that has the name, else lists all
 /// names.
-fn key_help(name: &str, table: &[String]) -> String {
-    if let Some(near) = closest_name(name, &all_settings::keys_in_table(table)) {
-        return format!("did you mean `{near}`?");
+fn key_help(name: &str, table: &[String], value: &TomlValueKind) -> String {
+    let names = all_settings::keys_in_table(table);
+    let word = || names.iter().copied().find(|key| key.split('_').any(|word| word == name));
+    let near = foreign_name(name, table).or_else(|| closest_name(name, &names)).or_else(word);
+    if let Some(near) = near {
+        let mut path = table.to_vec();
+        path.push(near.to_owned());
+        // Otherwise the value would be refused under that name, too.
+        return match all_settings::classify_path(&path) {
+            PathKind::Table if *value != TomlValueKind::Table => {
+                format!("did you mean the table [{}]?", spans::join_path(&path))
+            }
+            PathKind::Setting(setting) if !is_allowed(setting.kind, value) => {
+                format!("did you mean `{near}`? It must be {}", setting.expectation())
+            }
+            _ => format!("did you mean `{near}`?"),
+        };
     }
     // Users often know a key but put it into the wrong table.
     match all_settings().iter().find(|row| row.setting.name == name) {
         Some(row) => format!("did you mean {}?", row.key.replace('*', "<name>")),
         None => list_keys(table),
     }
+}
+
+/// The name of a setting that other programs call differently.
+fn foreign_name(name: &str, table: &[String]) -> Option<&'static str> {
+    let [providers, _] = table else { return None };
+    // Pi and OpenClaw name the dialect of a provider `api`.
+    (providers == "providers" && name == "api").then_some("dialect")
 }
 
 fn list_keys(table: &[String]) -> String {

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use globset::Glob;
 use serde::{Deserialize, Serialize};
 
+use super::closest_name::closest_name;
 use super::error::ConfigDiagnostic;
-use super::{Config, spans};
+use super::{Config, all_settings, spans};
 use ctxhost_dialects::DialectName;
 
 ctxhost_engine_api::settings! {
@@ -127,8 +128,12 @@ pub(super) fn check_gateway(config: &Config, found: &mut Vec<ConfigDiagnostic>) 
         if !name.is_some_and(|name| DialectName::INBOUND.contains(&name)) {
             let key = spans::join_path(&["gateway", "upstreams", dialect]);
             let message = format!("unknown dialect `{dialect}`");
-            let help = "write `anthropic-messages`, `openai-completions`, `openai-responses` or `google-generative-ai`";
-            found.push(ConfigDiagnostic::conflict(config, &[&key], message, help));
+            let names: Vec<&str> = DialectName::INBOUND.iter().map(|name| name.as_str()).collect();
+            let help = match closest_name(dialect, DialectName::NAMES) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!("write {}", all_settings::quote_list(&names)),
+            };
+            found.push(ConfigDiagnostic::conflict(config, &[&key], message, &help));
         }
     }
     for pattern in gateway.models.keys() {

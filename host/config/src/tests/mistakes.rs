@@ -45,6 +45,21 @@ fn unknown_keys_get_a_suggestion() {
 }
 
 #[test]
+fn a_suggestion_would_be_accepted_with_this_value() {
+    let cases = [
+        ("[gateway]\nupstream = \"http://127.0.0.1:1\"\n", "did you mean `upstreams`? It must be "),
+        ("[gateway.upstreams]\nopenia = \"http://127.0.0.1:1\"\n", "did you mean `openai`?"),
+        ("[gateway.upstreams]\nzzz = \"http://127.0.0.1:1\"\n", "`openai-completions`"),
+        ("[summariser]\nmodel = \"m\"\nurl = \"http://127.0.0.1:1\"\n", "did you mean `base_url`?"),
+        ("[providers.x]\ndialect = \"openai\"\napi = \"openai\"\n", "did you mean `dialect`?"),
+    ];
+    for (text, help) in cases {
+        let found = line(text);
+        assert!(found.contains(help), "{found}");
+    }
+}
+
+#[test]
 fn renamed_keys_and_values_name_the_new_ones() {
     let lines = [
         "[law]\nprogress_margin = 0.1\n",
