@@ -47,6 +47,8 @@ mod ollama;
 mod overflow;
 #[path = "gateway/overtaken.rs"]
 mod overtaken;
+#[path = "gateway/provider_edits.rs"]
+mod provider_edits;
 #[path = "gateway/proxies.rs"]
 mod proxies;
 #[path = "gateway/raw.rs"]

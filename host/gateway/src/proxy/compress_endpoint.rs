@@ -116,7 +116,14 @@ impl Proxy {
         let Some(body) = body.filter(|body| !body.items.is_empty()) else { return Ok(None) };
         let mut request_items = RequestItems::new(self.seed, &body.items);
         let key = self.conversation_key(scope.as_deref(), &mut request_items);
-        let meta = RequestMeta { inbound, headers: &request.headers, key };
+        let meta = RequestMeta {
+            inbound,
+            headers: &request.headers,
+            key,
+            scope: scope.as_deref(),
+            ignored_items: &body.ignored_items,
+            provider_compacts: body.provider_edits.may_compact,
+        };
         let mut ingested = match self.ingest(&meta, &mut request_items).await {
             Ok(ingested) => ingested,
             Err(error) => {

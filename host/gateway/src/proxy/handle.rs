@@ -93,7 +93,14 @@ impl Proxy {
         request_items.set_returned_summary(summary);
         let key = self.conversation_key(scope.as_deref(), &mut request_items);
         let parsed = ParsedRequest { inbound, bytes: &request.body, json, body: &body };
-        let meta = RequestMeta { inbound, headers: &request.headers, key };
+        let meta = RequestMeta {
+            inbound,
+            headers: &request.headers,
+            key,
+            scope: scope.as_deref(),
+            ignored_items: &body.ignored_items,
+            provider_compacts: body.provider_edits.may_compact,
+        };
         if to_compact.is_some() {
             return self.compact(request, parsed, &meta, &mut request_items).await;
         }
@@ -202,6 +209,7 @@ impl Proxy {
             },
             min_output_tokens: settings.lower_max_tokens.then_some(settings.min_output_tokens),
             overhead_tokens: self.overhead_tokens(body),
+            may_be_shortened: body.provider_edits.may_shorten,
             compaction: self.compaction_policy(guard.context(), is_fit_only),
             ..Target::default()
         };

@@ -69,6 +69,12 @@ pub(super) struct RequestMeta<'a> {
     pub(super) inbound: &'static dyn InboundDialect,
     pub(super) headers: &'a HeaderMap,
     pub(super) key: SeededHash,
+    /// The name by which its client identifies the session.
+    pub(super) scope: Option<&'a str>,
+    /// The items that a compaction of the provider has replaced.
+    pub(super) ignored_items: &'a [&'a str],
+    /// Whether the provider may compact by itself.
+    pub(super) provider_compacts: bool,
 }
 
 impl Proxy {
@@ -446,13 +452,14 @@ impl Drop for CloseOnDrop<'_> {
     }
 }
 
-/// Whether the client of a conversation compacts by itself.
+/// Whether the client of a conversation compacts by itself, or lets its provider do so.
 pub(super) fn client_compacts(
     known_items: &KnownItems,
     meta: &RequestMeta<'_>,
     request_items: &RequestItems<'_>,
 ) -> bool {
-    known_items.has_summary()
+    meta.provider_compacts
+        || known_items.has_summary()
         || client_compaction::has_compacted(meta.headers)
         || client_compaction::asks_for_summary(meta.headers, request_items.items())
 }

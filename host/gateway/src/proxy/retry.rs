@@ -143,7 +143,15 @@ impl Proxy {
             None => {
                 let mut request_items = RequestItems::new(self.seed, &body.items);
                 let key = request.conversation.key();
-                let meta = RequestMeta { inbound, headers: &client_request.headers, key };
+                let meta = RequestMeta {
+                    inbound,
+                    headers: &client_request.headers,
+                    key,
+                    scope: None,
+                    // Its conversation is known.
+                    ignored_items: &[],
+                    provider_compacts: body.provider_edits.may_compact,
+                };
                 self.ingest(&meta, &mut request_items).await.ok()?
             }
         };

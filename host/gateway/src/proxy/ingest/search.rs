@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ctxhost_conversations::{
-    Conversation, HistoryRewrite, LastRequest, RequestItems, SummaryOrigin,
+    Conversation, HistoryRewrite, LastRequest, RequestItems, RequestMatch, SummaryOrigin,
 };
 use ctxhost_engine_api::{EntryKind, Role};
 
@@ -24,6 +24,9 @@ impl Proxy {
         meta: &RequestMeta<'_>,
         request_items: &mut RequestItems<'_>,
     ) -> Result<Option<IngestedRequest>, IngestError> {
+        if let Some(ingested) = self.resume_replaced(meta, request_items).await? {
+            return Ok(Some(ingested));
+        }
         let summary = client_compaction::find_summary(request_items.items());
         let is_known = summary.is_none_or(|at| {
             found.is_some_and(|found| found.known_items().common_items(request_items) > at)
@@ -40,6 +43,38 @@ impl Proxy {
         let Some((conversation, guard)) = self.find_summarised(meta, request_items).await else {
             return Ok(None);
         };
+        self.rewind(conversation, guard, 0, meta, request_items).await.map(Some)
+    }
+
+    /// Continues the conversation whose history the provider has just replaced with a compaction of its own, on a new
+    /// branch: the request still has that history.
+    async fn resume_replaced(
+        &self,
+        meta: &RequestMeta<'_>,
+        request_items: &mut RequestItems<'_>,
+    ) -> Result<Option<IngestedRequest>, IngestError> {
+        if meta.ignored_items.is_empty() {
+            return Ok(None);
+        }
+        let whole = [meta.ignored_items, request_items.items()].concat();
+        let mut whole_items = RequestItems::new(self.seed, &whole);
+        let key = self.conversation_key(meta.scope, &mut whole_items);
+        let now_ms = self.runtime.now_ms();
+        let Some(conversation) = self.conversations.find(key, &mut whole_items, now_ms).await
+        else {
+            return Ok(None);
+        };
+        let Some(guard) = self.lock_conversation(&conversation).await else { return Ok(None) };
+        let is_next = {
+            let state = conversation.state();
+            let found = state.match_request(&mut whole_items);
+            state.last_request != LastRequest::InFlight
+                && matches!(found, RequestMatch::Continues { .. })
+        };
+        if !is_next {
+            return Ok(None);
+        }
+        self.conversations.add_key(meta.key, &conversation, now_ms);
         self.rewind(conversation, guard, 0, meta, request_items).await.map(Some)
     }
 
