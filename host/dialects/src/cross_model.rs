@@ -11,9 +11,10 @@ use serde_json::Value;
 use crate::message::{
     AssistantMessage, ChatBlock, ChatMessage, ToolCallBlock, ToolResultMessage, UserMessage,
 };
+use crate::tool_name::legalize_tool_name;
 
-/// The longest tool name that all dialects accept.
-const TOOL_NAME_MAX_CHARS: usize = 64;
+/// The id of a call without one; made unique like any other.
+const NO_ID: &str = "call";
 
 /// The replacement for a block of an unknown kind.
 const UNKNOWN_BLOCK: &str = "[a block of a kind that cannot be sent]";
@@ -45,10 +46,13 @@ pub fn adapt_messages(
                 open_calls.open(&mut message);
                 has_content(&message).then_some(ChatMessage::Assistant(message))
             }
-            ChatMessage::ToolResult(result) => open_calls.close(result).map(|id| {
-                let content = sendable(&result.content);
-                let result = ToolResultMessage { tool_call_id: id, content, ..result.clone() };
-                ChatMessage::ToolResult(result)
+            ChatMessage::ToolResult(result) => open_calls.close(result).map(|call| {
+                ChatMessage::ToolResult(ToolResultMessage {
+                    tool_call_id: call.sent_id,
+                    tool_name: call.name,
+                    content: sendable(&result.content),
+                    ..*result
+                })
             }),
         });
     }
@@ -104,18 +108,23 @@ fn adapt_foreign_block(block: &ChatBlock) -> Option<ChatBlock> {
     }
 }
 
-/// A call with trimmed name and id; `None` if no provider would accept it.
+/// A call with an id, and with a name that every provider accepts: a model that does not see its failed call again
+/// repeats it. `None` if it was interrupted.
 fn clean_call(call: &ToolCallBlock) -> Option<ToolCallBlock> {
-    let (id, name) = (call.id.trim(), call.name.trim());
-    let is_legal = |char: char| char.is_ascii_alphanumeric() || char == '_' || char == '-';
-    let has_name = !name.is_empty() && name.len() <= TOOL_NAME_MAX_CHARS;
-    let is_whole = !id.is_empty() && has_name && name.chars().all(is_legal);
     // Missing arguments, unlike an empty object, mark a call that was interrupted before them.
-    (is_whole && call.arguments != Value::Null).then(|| ToolCallBlock {
-        id: id.to_owned(),
-        name: name.to_owned(),
+    (call.arguments != Value::Null).then(|| ToolCallBlock {
+        id: clean_id(&call.id).to_owned(),
+        name: legalize_tool_name(&call.name),
         ..call.clone()
     })
+}
+
+/// A trimmed id of a call or its result.
+fn clean_id(id: &str) -> &str {
+    match id.trim() {
+        "" => NO_ID,
+        id => id,
+    }
 }
 
 /// The blocks of a user message or a result, without empty ones.
@@ -149,7 +158,7 @@ struct OpenToolCall {
     original_id: String,
     /// Its id in the request.
     sent_id: String,
-    /// The tool.
+    /// The tool, as the request names it.
     name: String,
 }
 
@@ -172,11 +181,11 @@ impl OpenToolCalls {
         }
     }
 
-    /// The request's id for a result; `None` if no open call matches.
-    fn close(&mut self, result: &ToolResultMessage) -> Option<String> {
-        let written = result.tool_call_id.trim();
+    /// The call of a result; `None` if no open call matches.
+    fn close(&mut self, result: &ToolResultMessage) -> Option<OpenToolCall> {
+        let written = clean_id(&result.tool_call_id);
         let at = self.open.iter().position(|call| call.original_id == written)?;
-        Some(self.open.remove(at).sent_id)
+        Some(self.open.remove(at))
     }
 
     /// Results for the calls without one. After the invariants these are only calls that share

@@ -18,6 +18,7 @@ pub mod dialect;
 pub mod message;
 pub mod name;
 pub mod request;
+pub mod tool_name;
 
 pub mod anthropic;
 pub mod gemini;

@@ -19,8 +19,8 @@ pub(super) const CONTINUE: &str = "Continue.";
 /// The result of a call without one.
 pub(super) const NO_RESULT: &str = "no result was recorded for this call";
 
-/// The longest id and tool name that every provider accepts.
-const NAME_MAX_CHARS: usize = 64;
+/// The longest id that every provider accepts.
+const ID_MAX_CHARS: usize = 64;
 
 /// A step of a conversation. Results are part of the calls they answer.
 #[derive(Debug)]
@@ -73,20 +73,9 @@ pub(super) fn pair_messages(
     steps
 }
 
-/// A tool name that every provider accepts.
-pub(super) fn tool_name(name: &str) -> String {
-    let legal = |char: char| if is_name_char(char) { char } else { '_' };
-    let name: String = name.trim().chars().take(NAME_MAX_CHARS).map(legal).collect();
-    if name.is_empty() { "unknown".to_owned() } else { name }
-}
-
 /// Whether providers treat a text as empty.
 pub(super) fn is_blank(text: &str) -> bool {
     text.chars().all(|char| char.is_whitespace() || char.is_control())
-}
-
-fn is_name_char(char: char) -> bool {
-    char.is_ascii_alphanumeric() || "_-".contains(char)
 }
 
 /// A call: the index of its message, and its index among the calls of the message.
@@ -135,7 +124,7 @@ impl<F: Fn(&str) -> String> UniqueIds<F> {
 /// An id with a number, within the maximum length.
 fn numbered(id: &str, number: u64) -> String {
     let suffix = format!("_{number}");
-    let room = NAME_MAX_CHARS.saturating_sub(suffix.len());
+    let room = ID_MAX_CHARS.saturating_sub(suffix.len());
     id.chars().take(room).chain(suffix.chars()).collect()
 }
 
@@ -213,12 +202,5 @@ mod tests {
         let long = "x".repeat(64);
         let messages = [calls(&[&long, &long])];
         check(&messages, &[(&long, "-"), (&format!("{}_2", "x".repeat(62)), "-")]);
-    }
-
-    #[test]
-    fn names_are_made_legal() {
-        assert_eq!(tool_name(" mcp.server:read "), "mcp_server_read");
-        assert_eq!(tool_name(""), "unknown");
-        assert_eq!(tool_name(&"é".repeat(99)), "_".repeat(64));
     }
 }

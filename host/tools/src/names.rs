@@ -1,34 +1,22 @@
 //! Tool names: validation, names for MCP tools, and name patterns.
 
+use ctxhost_dialects::tool_name::{TOOL_NAME_MAX_CHARS, is_legal_tool_name, legalize_chars};
 use globset::{Glob, GlobMatcher};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-/// The longest name that all providers accept.
-const NAME_MAX_CHARS: usize = 64;
-
 /// Hex digits that make a changed name unique: four bytes are enough for the tools of one agent.
 const HASH_CHARS: usize = 8;
-
-/// Whether all providers accept a name: `^[a-zA-Z0-9_-]{1,64}$`.
-pub(super) fn is_valid(name: &str) -> bool {
-    !name.is_empty() && name.len() <= NAME_MAX_CHARS && name.chars().all(is_allowed_char)
-}
 
 /// The name of an MCP tool: `server__tool`. A name that is invalid or taken is changed and gets a hash of the
 /// original names, so that it does not depend on the order of the list.
 pub(super) fn mcp_tool_name(server: &str, tool: &str, is_taken: impl Fn(&str) -> bool) -> String {
     let plain = format!("{server}__{tool}");
-    if is_valid(&plain) && !is_taken(&plain) {
+    if is_legal_tool_name(&plain) && !is_taken(&plain) {
         return plain;
     }
-    let valid = plain.chars().map(|c| if is_allowed_char(c) { c } else { '_' });
-    let head = valid.take(NAME_MAX_CHARS - HASH_CHARS - 1).collect::<String>();
+    let head: String = legalize_chars(&plain).take(TOOL_NAME_MAX_CHARS - HASH_CHARS - 1).collect();
     format!("{head}_{}", hash_suffix(server, tool))
-}
-
-fn is_allowed_char(c: char) -> bool {
-    c.is_ascii_alphanumeric() || c == '_' || c == '-'
 }
 
 fn hash_suffix(server: &str, tool: &str) -> String {

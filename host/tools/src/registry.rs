@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ctxhost_dialects::ChatBlock;
+use ctxhost_dialects::tool_name::is_legal_tool_name;
 use ctxhost_engine_api::ToolSpec;
 use futures_util::FutureExt;
 use futures_util::future::join_all;
@@ -65,7 +66,7 @@ impl ToolRegistry {
     /// Adds a tool. Returns whether the settings allow its name.
     pub fn add(&mut self, tool: Arc<dyn Tool>) -> Result<bool, ToolError> {
         let spec = tool.spec();
-        if !names::is_valid(&spec.name) {
+        if !is_legal_tool_name(&spec.name) {
             return Err(ToolError::BadName { name: spec.name });
         }
         if !self.settings.allows(&spec.name) {

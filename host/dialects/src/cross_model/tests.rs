@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::{Anthropic, Dialect, Gemini, ModelRequest, Ollama, OpenAiChat, OpenAiResponses};
 
 fn messages(written: Value) -> Vec<ChatMessage> {
     serde_json::from_value(written).unwrap()
@@ -68,25 +69,56 @@ fn what_is_left_empty_goes() {
     assert_eq!(blocks(&seen), &json!([{"type": "text", "text": UNKNOWN_BLOCK}]));
 }
 
-/// Case 74 of the facts about OpenClaw.
+fn named_call(id: &str, name: &str) -> Value {
+    json!({"type": "toolCall", "id": id, "name": name, "arguments": {}})
+}
+
 #[test]
-fn broken_calls_go_with_their_results_and_names_are_trimmed() {
-    let call =
-        |id: &str, name: &str| json!({"type": "toolCall", "id": id, "name": name, "arguments": {}});
-    let content = json!([
-        call("a", " read "),
-        call("b", "bad name!"),
-        call("", "read"),
-        call("d", &"n".repeat(65)),
-        {"type": "toolCall", "id": "e", "name": "read"},
-    ]);
-    let results = ["a", "b", "", "d", "e"].map(result);
-    let mut all = vec![assistant("m", content)];
-    all.extend(results);
-    let seen = seen(Value::from(all));
-    assert_eq!(blocks(&seen), &json!([call("a", "read")]));
+fn an_interrupted_call_goes_with_its_result_and_names_are_trimmed() {
+    let interrupted = json!({"type": "toolCall", "id": "e", "name": "read"});
+    let content = json!([named_call("a", " read "), interrupted]);
+    let seen = seen(json!([assistant("m", content), result("a"), result("e")]));
+    assert_eq!(blocks(&seen), &json!([named_call("a", "read")]));
     assert_eq!(seen.as_array().unwrap().len(), 2, "{seen}");
     assert_eq!(seen[1]["toolCallId"], "a");
+}
+
+#[test]
+fn a_call_of_an_illegal_name_is_sent_with_its_result() {
+    let long = "n".repeat(200);
+    let names = ["functions.shell", "shell<|channel|>json", " ", &long, &long];
+    let ids = ["a", "b", "c", "d", "e"];
+    let legal = [
+        "functions_shell".to_owned(),
+        "shell__channel__json".to_owned(),
+        "unknown".to_owned(),
+        "n".repeat(64),
+        "n".repeat(64),
+    ];
+    for model in ["m", "other"] {
+        let content = ids.iter().zip(names).map(|(id, name)| named_call(id, name)).collect();
+        let mut all = vec![assistant(model, content)];
+        all.extend(ids.iter().zip(names).map(|(id, name)| {
+            json!({"role": "toolResult", "toolCallId": id, "toolName": name, "content": id})
+        }));
+        let seen = seen(Value::from(all));
+        let sent: Value = ids.iter().zip(&legal).map(|(id, name)| named_call(id, name)).collect();
+        assert_eq!(blocks(&seen), &sent);
+        for (at, (id, name)) in ids.iter().zip(&legal).enumerate() {
+            let result = &seen[at + 1];
+            assert_eq!((&result["toolCallId"], &result["toolName"]), (&json!(id), &json!(name)));
+            assert_eq!(result["content"][0]["text"], **id);
+        }
+    }
+}
+
+#[test]
+fn calls_without_an_id_get_one() {
+    let content = json!([named_call("", "read"), named_call(" ", "read")]);
+    let seen = seen(json!([assistant("m", content), result(""), result(" "), result("")]));
+    assert_eq!(blocks(&seen), &json!([named_call("call", "read"), named_call("call-2", "read")]));
+    let ids: Vec<_> = seen.as_array().unwrap().iter().map(|m| &m["toolCallId"]).collect();
+    assert_eq!(ids, [&Value::Null, &json!("call"), &json!("call-2")]);
 }
 
 #[test]
@@ -123,4 +155,34 @@ fn a_call_that_shares_its_id_with_a_neighbour_gets_a_result_of_its_own() {
     assert_eq!(ids, [&Value::Null, &json!("x"), &json!("x-2"), &Value::Null]);
     assert_eq!(seen[2]["content"][0]["text"], PlanItem::MISSING_RESULT);
     assert_eq!((&seen[2]["isError"], &seen[2]["toolName"]), (&json!(true), &json!("read")));
+}
+
+#[test]
+fn every_dialect_sends_a_call_of_an_illegal_name_with_its_result() {
+    let dialects: [&dyn Dialect; 5] =
+        [&Anthropic::default(), &Gemini, &Ollama, &OpenAiChat::default(), &OpenAiResponses];
+    for dialect in dialects {
+        let api = dialect.api();
+        let conversation = messages(json!([
+            {"role": "user", "content": "list it"},
+            {"role": "assistant", "api": api, "provider": "here", "model": "m",
+                "content": [named_call("c1", "functions.shell"), named_call("c2", "<shell>")]},
+            {"role": "toolResult", "toolCallId": "c1", "toolName": "functions.shell",
+                "content": "there is no such tool", "isError": true},
+            {"role": "toolResult", "toolCallId": "c2", "toolName": "<shell>",
+                "content": "nor this one", "isError": true},
+        ]));
+        let request = ModelRequest {
+            model: "m".to_owned(),
+            messages: adapt_messages(&conversation, api, "here", "m"),
+            max_output_tokens: 100,
+            ..ModelRequest::default()
+        };
+        let body = dialect.encode(&request).to_string();
+        for part in ["\"functions_shell\"", "\"_shell_\"", "there is no such tool", "nor this one"]
+        {
+            assert!(body.contains(part), "{api}: {part} is missing in {body}");
+        }
+        assert!(!body.contains("functions.shell") && !body.contains("<shell>"), "{api}: {body}");
+    }
 }

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! tokens per minute exceeded by one request ─► overflow, as a ceiling
-//!  vetoes ─► codes that are vetoes ─► 429 ─► malformed history, output caps ─► overflow codes
-//!         ─► status gate ─► overflow phrases ─► other codes ─► other phrases ─► overflow hints
+//!  priority codes ─► vetoes ─► codes that are vetoes ─► 429 ─► malformed history, output caps
+//!         ─► overflow codes ─► status gate ─► overflow phrases ─► other codes ─► other phrases ─► overflow hints
 //!         ─► status ─► fallback phrases
 //! ```
 //!
@@ -218,7 +218,7 @@ impl Classifier {
     fn reason(&self, provider: &str, refusal: &RefusalText<'_>) -> FailureReason {
         let text = refusal.message;
         refusal
-            // Gemini's code is right where its message claims an exhausted plan.
+            // Gemini's code is right where its message claims an exhausted plan, OpenAI's where it only says "quota".
             .code_in(phrases::PRIORITY_CODES)
             .or_else(|| self.vetoes.find(text))
             .or_else(|| refusal.code_in(phrases::VETO_CODES))

@@ -302,28 +302,29 @@ pub(super) const SENTENCE_END: &str = r"[.!?;]\s|[。；！？\n]";
 /// One request above the tokens per minute. Neither waiting nor a retry helps.
 pub(super) const CEILING: &str = r"(?:tokens per min|(?-u:\b)tpm(?-u:\b)).{0,40}limit:? (?<limit>N),? (?:used:? N,? )?requested:? (?<whole>N)";
 
-/// Codes that say more than their message: Gemini words every per-minute limit as one of the plan.
-pub(super) const PRIORITY_CODES: &[PhraseRows] = &[(RateLimit, &["RESOURCE_EXHAUSTED"])];
-
-/// Codes and types that rule out an overflow.
-pub(super) const VETO_CODES: &[PhraseRows] = &[
+/// Codes that say more than their message: Gemini words every per-minute limit as one of the plan, and texts such as
+/// "quota exceeded" are of rate limits without such a code.
+pub(super) const PRIORITY_CODES: &[PhraseRows] = &[
+    (RateLimit, &["RESOURCE_EXHAUSTED"]),
     (
         Billing,
         &["billing_error", "insufficient_credits", "insufficient_quota", "CreditLimitExceeded"],
     ),
-    (
-        RateLimit,
-        &[
-            "rate_limit_exceeded",
-            "rate_limit_error",
-            "rate_limit_reached_error",
-            "too_many_requests",
-            "ThrottlingException",
-            "TooManyRequestsException",
-            "REQUEST_LIMIT_EXCEEDED",
-        ],
-    ),
 ];
+
+/// Codes and types that rule out an overflow.
+pub(super) const VETO_CODES: &[PhraseRows] = &[(
+    RateLimit,
+    &[
+        "rate_limit_exceeded",
+        "rate_limit_error",
+        "rate_limit_reached_error",
+        "too_many_requests",
+        "ThrottlingException",
+        "TooManyRequestsException",
+        "REQUEST_LIMIT_EXCEEDED",
+    ],
+)];
 
 /// Codes and types of other reasons.
 pub(super) const CODES: &[PhraseRows] = &[

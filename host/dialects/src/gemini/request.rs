@@ -10,8 +10,9 @@ use ctxhost_engine_api::ToolSpec;
 use serde_json::{Map, Value, json};
 
 use crate::blocks::decimal;
-use crate::pairing::{is_blank, tool_name};
+use crate::pairing::is_blank;
 use crate::request::ModelRequest;
+use crate::tool_name::legalize_tool_name;
 
 /// The body of a request; the path says whether it streams.
 pub(super) fn request_body(request: &ModelRequest) -> Value {
@@ -33,7 +34,7 @@ pub(super) fn prompt_fields(request: &ModelRequest) -> Map<String, Value> {
     let contents: Vec<_> = history::contents(request).into_iter().map(Value::from).collect();
     body.insert("contents".into(), contents.into());
     let mut names = HashSet::new();
-    let fresh = request.tools.iter().filter(|tool| names.insert(tool_name(&tool.name)));
+    let fresh = request.tools.iter().filter(|tool| names.insert(legalize_tool_name(&tool.name)));
     let declarations: Vec<_> = fresh.map(declaration).collect();
     if !declarations.is_empty() {
         body.insert("tools".into(), json!([{ "functionDeclarations": declarations }]));
@@ -44,7 +45,7 @@ pub(super) fn prompt_fields(request: &ModelRequest) -> Map<String, Value> {
 /// The declaration of a tool, without `parameters` if it has none: an empty object is refused.
 fn declaration(tool: &ToolSpec) -> Value {
     let mut declaration = Map::new();
-    declaration.insert("name".into(), tool_name(&tool.name).into());
+    declaration.insert("name".into(), legalize_tool_name(&tool.name).into());
     declaration.insert("description".into(), tool.description.clone().into());
     if let Some(parameters) = schema::parameters(&tool.input_schema) {
         declaration.insert("parameters".into(), parameters);

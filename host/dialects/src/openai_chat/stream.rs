@@ -211,7 +211,8 @@ impl PartialBlock {
 
 fn parse_arguments(text: String) -> Value {
     match text.trim() {
-        "" => Value::Object(serde_json::Map::new()),
+        // Null would mark an interrupted call, which is not sent again.
+        "" | "null" => Value::Object(serde_json::Map::new()),
         // Arguments that are not JSON stay a string: the tool's error then shows them to the model.
         json => serde_json::from_str(json).unwrap_or(Value::String(text)),
     }

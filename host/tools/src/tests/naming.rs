@@ -1,10 +1,11 @@
 //! The names of MCP tools, and the settings of MCP servers.
 
+use ctxhost_dialects::tool_name::is_legal_tool_name;
 use proptest::prelude::*;
 
 use crate::McpSettings;
 use crate::mcp::{McpTransport, SecretValues};
-use crate::names::{is_valid, mcp_tool_name};
+use crate::names::mcp_tool_name;
 
 #[test]
 fn valid_names_stay_and_changed_ones_end_in_a_hash() {
@@ -27,7 +28,7 @@ proptest! {
     #[test]
     fn every_name_is_valid_and_stable(server in ".{0,70}", tool in ".{0,70}") {
         let name = mcp_tool_name(&server, &tool, |_| false);
-        prop_assert!(is_valid(&name), "{}", name);
+        prop_assert!(is_legal_tool_name(&name), "{}", name);
         prop_assert_eq!(name, mcp_tool_name(&server, &tool, |_| false));
     }
 }

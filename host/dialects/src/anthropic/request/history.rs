@@ -6,8 +6,9 @@ use crate::anthropic::API;
 use crate::call_id::{CallIds, IdRule};
 use crate::json::text as field_text;
 use crate::message::{AssistantMessage, ChatBlock, ChatMessage, arguments_object};
-use crate::pairing::{ConversationStep, NO_RESULT, PairedCall, is_blank, pair_messages, tool_name};
+use crate::pairing::{ConversationStep, NO_RESULT, PairedCall, is_blank, pair_messages};
 use crate::request::ModelRequest;
+use crate::tool_name::legalize_tool_name;
 use crate::turns::{RoleTurn, TurnList};
 
 /// The most images in one request, the smallest limit of any model. The oldest are left out.
@@ -120,7 +121,7 @@ fn call(paired: &PairedCall<'_>) -> Value {
     json!({
         "type": "tool_use",
         "id": paired.id,
-        "name": tool_name(&paired.call.name),
+        "name": legalize_tool_name(&paired.call.name),
         "input": arguments_object(&paired.call.arguments),
     })
 }

@@ -5,9 +5,9 @@ use std::collections::HashSet;
 use serde_json::{Value, json};
 
 use crate::message::ChatBlock;
-use crate::pairing::tool_name;
 use crate::request::ModelRequest;
 use crate::schema::object_root;
+use crate::tool_name::legalize_tool_name;
 use ctxhost_engine_api::ToolSpec;
 
 /// The tools of a request.
@@ -22,13 +22,14 @@ pub(super) struct ToolDeclarations {
 pub(super) fn declare_tools(request: &ModelRequest) -> ToolDeclarations {
     let mut names = HashSet::new();
     if !request.tools.is_empty() {
-        let fresh = request.tools.iter().filter(|tool| names.insert(tool_name(&tool.name)));
+        let fresh =
+            request.tools.iter().filter(|tool| names.insert(legalize_tool_name(&tool.name)));
         return ToolDeclarations { list: fresh.map(declaration).collect(), are_historical: false };
     }
     // Some endpoints refuse a history with calls of undeclared tools.
     let calls = request.messages.iter().flat_map(|message| message.content());
     let called = calls.filter_map(|block| match block {
-        ChatBlock::ToolCall(call) => Some(tool_name(&call.name)),
+        ChatBlock::ToolCall(call) => Some(legalize_tool_name(&call.name)),
         _ => None,
     });
     let list: Vec<_> = called.filter(|name| names.insert(name.clone())).map(placeholder).collect();
@@ -37,7 +38,7 @@ pub(super) fn declare_tools(request: &ModelRequest) -> ToolDeclarations {
 
 fn declaration(tool: &ToolSpec) -> Value {
     json!({
-        "name": tool_name(&tool.name),
+        "name": legalize_tool_name(&tool.name),
         "description": tool.description,
         "input_schema": object_root(&tool.input_schema),
     })

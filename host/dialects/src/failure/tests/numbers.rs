@@ -1,7 +1,7 @@
 //! Sizes and limits in refusals.
 
 use super::classified;
-use crate::failure::{Classifier, FailureReason, ProviderRefusal};
+use crate::failure::{Classifier, FailureReason, ProviderRefusal, parse_refusal};
 
 fn check(text: &str, observed_tokens: Option<u64>, limit_tokens: Option<u64>) {
     let found = classified(None, "", text);
@@ -165,4 +165,18 @@ fn gemini_s_per_minute_limits_are_rate_limits() {
     assert_eq!(reason("RESOURCE_EXHAUSTED", words), FailureReason::RateLimit);
     assert_eq!(reason("", &message), FailureReason::RateLimit);
     assert_eq!(reason("insufficient_quota", words), FailureReason::Billing);
+}
+
+#[test]
+fn a_code_of_billing_counts_with_any_status_and_message() {
+    for code in ["insufficient_quota", "billing_error", "insufficient_credits"] {
+        for message in ["quota exceeded", "Rate limit reached, try again in 20s", ""] {
+            let body = format!(r#"{{"error":{{"message":"{message}","type":"{code}"}}}}"#);
+            for status in [None, Some(400), Some(429)] {
+                let refusal = parse_refusal(status, &body);
+                let reason = Classifier::for_phrases(&[]).unwrap().classify(&refusal).reason;
+                assert_eq!(reason, FailureReason::Billing, "{status:?} {body}");
+            }
+        }
+    }
 }

@@ -6,8 +6,9 @@ use crate::gemini::signatures::{sign_first_call, starts_turn};
 use crate::gemini::{API, GENERATED_ID_PREFIX, is_gemini_3, path_name};
 use crate::json::text;
 use crate::message::{AssistantMessage, ChatBlock, arguments_object};
-use crate::pairing::{ConversationStep, NO_RESULT, PairedCall, is_blank, pair_messages, tool_name};
+use crate::pairing::{ConversationStep, NO_RESULT, PairedCall, is_blank, pair_messages};
 use crate::request::ModelRequest;
+use crate::tool_name::legalize_tool_name;
 use crate::turns::{RoleTurn, TurnList};
 
 /// The image types that the API accepts.
@@ -139,7 +140,7 @@ impl PartWriter<'_> {
         if self.is_gemini_3 || !paired.call.id.starts_with(GENERATED_ID_PREFIX) {
             head.insert("id".into(), paired.id.clone().into());
         }
-        head.insert("name".into(), tool_name(&paired.call.name).into());
+        head.insert("name".into(), legalize_tool_name(&paired.call.name).into());
         head
     }
 }

@@ -33,7 +33,7 @@ pub(super) fn find_newest(items: &[&str]) -> Option<usize> {
     let newest = items.iter().rposition(|item| is_compaction(item))?;
     let kind = |item: &&str| parse_object(item).map_or(ItemKind::Answer, |item| kind_of(&item));
     let is_kept = |item: &&str| matches!(kind(item), ItemKind::User | ItemKind::Instruction);
-    let are_kept = items.iter().take(newest).all(|item| is_kept(item));
+    let are_kept = items.iter().take(newest).all(is_kept);
     (newest == 0 || !are_kept).then_some(newest)
 }
 

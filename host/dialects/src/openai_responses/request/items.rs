@@ -10,12 +10,10 @@ use crate::message::{
     arguments_object, text_of,
 };
 use crate::openai_responses::{API, ID_MAX_CHARS};
+use crate::tool_name::legalize_tool_name;
 
 /// The text of a result that has only images.
 const ONLY_IMAGES: &str = "(the images follow below)";
-
-/// The longest name of a tool.
-const TOOL_NAME_MAX_CHARS: usize = 64;
 
 /// The input items of a conversation, by the rules of pairs, ids and reasoning.
 pub(in crate::openai_responses) fn input_items(messages: &[ChatMessage]) -> Vec<Value> {
@@ -141,15 +139,7 @@ fn call_item(call: &ToolCallBlock, ids: &CallIds) -> Value {
         // Without its item id: with one, the API would require the reasoning before it.
         "type": "function_call",
         "call_id": ids.wire_id(&call.id),
-        "name": tool_name(&call.name),
+        "name": legalize_tool_name(&call.name),
         "arguments": Value::Object(arguments_object(&call.arguments)).to_string(),
     })
-}
-
-/// A name that the API accepts; another model may have called a tool by any name.
-fn tool_name(name: &str) -> String {
-    let legal = |char: char| char.is_ascii_alphanumeric() || char == '_' || char == '-';
-    let name = name.chars().map(|char| if legal(char) { char } else { '_' });
-    let name: String = name.take(TOOL_NAME_MAX_CHARS).collect();
-    if name.is_empty() { "unnamed".to_owned() } else { name }
 }

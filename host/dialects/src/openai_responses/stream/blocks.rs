@@ -91,7 +91,8 @@ fn thinking_block(item: &Value) -> ChatBlock {
 fn call_block(item: &Value, is_cut_short: bool) -> Option<ChatBlock> {
     let written = text(item, "arguments");
     let parsed = match written.trim() {
-        "" => Ok(json!({})),
+        // Null would mark an interrupted call, which is not sent again.
+        "" | "null" => Ok(json!({})),
         json => serde_json::from_str(json),
     };
     if is_cut_short && (parsed.is_err() || text(item, "status") == "incomplete") {
