@@ -11,7 +11,7 @@ use super::error::{CliError, recording_error};
 use super::json_path::json_path;
 use super::output::Output;
 use super::render::format::{format_count, group_digits};
-use ctxhost_session::fsck::{FsckNote, FsckReport, SessionFault, is_failed_repair};
+use ctxhost_session::fsck::{FsckNote, FsckReport, SessionChecker, SessionFault, is_failed_repair};
 
 /// Check session files for damage.
 ///
@@ -49,8 +49,9 @@ impl FsckArgs {
         for folder in &found.folders {
             report.folder(folder, self.repair);
         }
+        let mut checker = SessionChecker::default();
         for SessionFile { path, origin } in &found.files {
-            let session = FsckReport::check(path)?;
+            let session = checker.check(path)?;
             // A folder may hold files of any program. They have no damage that this could tell, and are not changed.
             if *origin == FileOrigin::UserFolder && !session.is_session {
                 continue;
@@ -61,7 +62,7 @@ impl FsckArgs {
                 }
                 continue;
             }
-            report.sessions.push(if self.repair { session.repair()? } else { session });
+            report.sessions.push(if self.repair { checker.repair(session)? } else { session });
         }
         Ok(report)
     }

@@ -181,16 +181,25 @@ impl Session {
     }
 
     pub(super) fn check_writable(&self) -> Result<(), SessionError> {
-        let header = self.header();
-        if header.version() > SESSION_VERSION {
-            let name = self
-                .path()
-                .map_or_else(|| header.id().to_owned(), |path| path.display().to_string());
-            return Err(SessionError::Newer { name, version: header.version() });
-        }
         match self.store {
-            SessionStorage::ReadOnly => Err(SessionError::ReadOnly { id: header.id().to_owned() }),
-            SessionStorage::Memory | SessionStorage::File(_) | SessionStorage::Backend(_) => Ok(()),
+            // A replay of a newer session appends to its copy.
+            SessionStorage::Memory => Ok(()),
+            SessionStorage::ReadOnly => {
+                self.check_version()?;
+                Err(SessionError::ReadOnly { id: self.header().id().to_owned() })
+            }
+            SessionStorage::File(_) | SessionStorage::Backend(_) => self.check_version(),
         }
+    }
+
+    /// Refuses a session of a newer version: records of this one may not be valid in it.
+    pub(super) fn check_version(&self) -> Result<(), SessionError> {
+        let header = self.header();
+        if header.version() <= SESSION_VERSION {
+            return Ok(());
+        }
+        let name =
+            self.path().map_or_else(|| header.id().to_owned(), |path| path.display().to_string());
+        Err(SessionError::Newer { name, version: header.version() })
     }
 }

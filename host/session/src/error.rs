@@ -47,7 +47,7 @@ pub enum SessionError {
     },
     /// The file was written by a newer program.
     #[error(
-        "{name} has session version {version}, ctxhost writes up to version 3; open it for reading only, or update ctxhost"
+        "{name} has session version {version}, ctxhost writes up to version 3 and only reads newer ones; update ctxhost to continue it"
     )]
     Newer {
         /// Path or name of the file.

@@ -4,6 +4,7 @@
 
 mod compare;
 mod fault;
+mod folder_files;
 mod joined_lines;
 mod repair;
 mod repair_lines;
@@ -26,6 +27,34 @@ use super::lock_holder::LockHolder;
 use super::parse;
 use super::record::{Record, RecordKind};
 use compare::ChecksumComparison;
+use folder_files::FolderFiles;
+
+/// Checks and repairs many sessions; the list of each folder is read once.
+#[derive(Debug, Default)]
+pub struct SessionChecker {
+    folders: FolderFiles,
+}
+
+impl SessionChecker {
+    /// As [`FsckReport::check`]. Files that appear beside sessions after the first check in their folder are not seen.
+    ///
+    /// # Errors
+    ///
+    /// As [`FsckReport::check`].
+    pub fn check(&mut self, path: &Path) -> Result<FsckReport, SessionError> {
+        FsckReport::check_in(path, &mut self.folders)
+    }
+
+    /// As [`FsckReport::repair`].
+    ///
+    /// # Errors
+    ///
+    /// As [`FsckReport::repair`].
+    pub fn repair(&mut self, report: FsckReport) -> Result<FsckReport, SessionError> {
+        // What a repair writes beside a session has the right mode, so the first list is enough.
+        report.repair_in(&mut self.folders)
+    }
+}
 
 /// The findings for one session file.
 #[derive(Debug, Default)]
@@ -56,6 +85,10 @@ impl FsckReport {
     ///
     /// [`SessionError::Io`] if it does not exist. A file that cannot be read is reported as damaged.
     pub fn check(path: &Path) -> Result<FsckReport, SessionError> {
+        FsckReport::check_in(path, &mut FolderFiles::default())
+    }
+
+    fn check_in(path: &Path, folders: &mut FolderFiles) -> Result<FsckReport, SessionError> {
         let mut report = FsckReport { path: path.to_owned(), ..FsckReport::default() };
         let lines = match journal::read(path) {
             Ok(lines) => lines,
@@ -76,7 +109,7 @@ impl FsckReport {
         report.check_lines(&lines, is_held);
         report.check_checksums(&lines.bytes, is_held);
         report.faults.sort_by_key(|fault| (fault.line, fault.kind));
-        report.check_sidecars(is_held);
+        report.check_sidecars(folders.sidecars(path), is_held);
         Ok(report)
     }
 
@@ -91,6 +124,10 @@ impl FsckReport {
     ///
     /// [`SessionError::Io`] if the file does not exist any more.
     pub fn repair(self) -> Result<FsckReport, SessionError> {
+        self.repair_in(&mut FolderFiles::default())
+    }
+
+    fn repair_in(self, folders: &mut FolderFiles) -> Result<FsckReport, SessionError> {
         if !self.is_session {
             // Another program wrote it, and decides who may read it.
             let repairs =
@@ -106,9 +143,12 @@ impl FsckReport {
         let path = self.path.clone();
         let mut repairs = repair_lines::repair_lines(&self);
         // Repaired lines must not be reported as unrepairable.
-        let found = if repairs.is_empty() { self } else { FsckReport::check(&path)? };
+        let found = if repairs.is_empty() { self } else { FsckReport::check_in(&path, folders)? };
         repairs.extend(repair::repair(&found));
-        Ok(FsckReport { repairs, ..FsckReport::check(&path)? })
+        if repairs.is_empty() {
+            return Ok(found);
+        }
+        Ok(FsckReport { repairs, ..FsckReport::check_in(&path, folders)? })
     }
 
     /// Whether a repair failed.
@@ -211,8 +251,7 @@ impl FsckReport {
         });
     }
 
-    fn check_sidecars(&mut self, is_held: bool) {
-        let sidecars = sidecar_files(&self.path);
+    fn check_sidecars(&mut self, sidecars: Vec<(String, PathBuf)>, is_held: bool) {
         let permanent = sidecars
             .iter()
             .filter(|(suffix, _)| is_permanent(suffix))
@@ -245,21 +284,6 @@ fn record_on(contents: &SessionContents, line: usize) -> Option<&Record> {
         LineContent::Record(at) => contents.record_at(at),
         _ => None,
     }
-}
-
-/// The files named `<session>.<suffix>`, by suffix.
-fn sidecar_files(session: &Path) -> Vec<(String, PathBuf)> {
-    let own = session.file_name().map(|name| name.to_string_lossy().into_owned());
-    let prefix = format!("{}.", own.unwrap_or_default());
-    let suffixed = |path: PathBuf| {
-        let suffix = path.file_name()?.to_string_lossy().strip_prefix(&prefix)?.to_owned();
-        Some((suffix, path))
-    };
-    let folder = session.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let files = std::fs::read_dir(folder.unwrap_or(Path::new("."))).into_iter().flatten().flatten();
-    let mut sidecars: Vec<_> = files.filter_map(|file| suffixed(file.path())).collect();
-    sidecars.sort();
-    sidecars
 }
 
 fn is_permanent(suffix: &str) -> bool {

@@ -180,8 +180,9 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// As [`create`](Self::create).
+    /// As [`create`](Self::create), and for a session of a newer version.
     pub fn save_to(&mut self, path: &Path, sync: SyncPolicy) -> Result<(), SessionError> {
+        self.check_version()?;
         let mut journal = Journal::create(path, &self.contents.load_all()?.to_bytes())?;
         journal.set_policy(sync);
         self.store = SessionStorage::File(Box::new(journal));

@@ -113,6 +113,14 @@ fn a_newer_version_is_read_but_not_written() {
     assert!(session.problems()[0].message.contains("version 4"));
     assert!(matches!(session.append(user("no")), Err(SessionError::Newer { version: 4, .. })));
     assert!(matches!(Session::open(&path), Err(SessionError::Newer { version: 4, .. })));
+    // A replay and a dry run append to a copy in memory, which is not written.
+    let copies = [session.into_memory(), Session::parse("copy", file.as_bytes()).unwrap()];
+    for mut copy in copies {
+        copy.append(user("2")).unwrap();
+        assert_eq!(texts(&copy), ["1", "2"]);
+        let saved = copy.into_file(&folder.path().join("copy.jsonl"));
+        assert!(matches!(saved, Err(SessionError::Newer { version: 4, .. })));
+    }
     assert_eq!(fs::read_to_string(&path).unwrap(), file);
 }
 

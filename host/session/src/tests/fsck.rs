@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 
 use super::*;
-use crate::fsck::{FaultKind, FsckNoteKind, FsckReport, SessionFault};
+use crate::fsck::{FaultKind, FsckNoteKind, FsckReport, SessionChecker, SessionFault};
 
 /// The lines of a session with every kind of content; the compaction is on line 6.
 fn written(path: &Path) -> Vec<Vec<u8>> {
@@ -298,4 +298,32 @@ fn a_file_of_another_program_is_not_repaired() {
     assert!(report.repair().unwrap().has_failed_repair());
     assert_eq!(fs::metadata(&log).unwrap().permissions().mode() & 0o777, 0o644);
     assert!(FsckReport::check(&path).unwrap().is_session);
+}
+
+#[test]
+fn a_folder_is_listed_once_for_all_its_sessions() {
+    let (folder, path, _) = home();
+    let second = folder.path().join("t.jsonl");
+    written(&second);
+    let left = folder.path().join("t.jsonl.migrating");
+    fs::write(&left, "{").unwrap();
+    let mut checker = SessionChecker::default();
+    assert!(checker.check(&path).unwrap().notes.is_empty());
+    assert_eq!(checker.check(&second).unwrap().notes[0].kind, FsckNoteKind::LeftOver);
+    // Only a new list would show this one.
+    fs::write(folder.path().join("s.jsonl.migrating"), "{").unwrap();
+    assert!(checker.check(&path).unwrap().notes.is_empty());
+    assert_eq!(FsckReport::check(&path).unwrap().notes[0].kind, FsckNoteKind::LeftOver);
+    // Its process has ended and removed it.
+    fs::remove_file(&left).unwrap();
+    assert!(checker.check(&second).unwrap().notes.is_empty());
+}
+
+#[test]
+fn files_of_a_session_with_a_similar_name_are_not_of_this_one() {
+    let (folder, path, _) = home();
+    for other in ["s.jsonl-2.lock", "s.jsonl2.lock", "s.json.lock", "S.jsonl.lock"] {
+        fs::write(folder.path().join(other), "{").unwrap();
+    }
+    assert!(FsckReport::check(&path).unwrap().notes.is_empty());
 }
