@@ -30,8 +30,12 @@ impl BlobDirs {
 
     /// The folders of all sessions: those of local agents, and those of gateway clients.
     pub fn all_session_dirs(&self) -> Vec<PathBuf> {
-        let of_clients = self.state_dir().map(|state| state.join("gateway").join("sessions"));
-        self.sessions_dir().into_iter().chain(of_clients).collect()
+        self.sessions_dir().into_iter().chain(self.client_sessions_dir()).collect()
+    }
+
+    /// The folder of the sessions of gateway clients, with one folder per key.
+    pub fn client_sessions_dir(&self) -> Option<PathBuf> {
+        Some(self.state_dir()?.join("gateway").join("sessions"))
     }
 
     /// The shared blob folder.

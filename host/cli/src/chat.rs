@@ -2,6 +2,7 @@
 
 mod command;
 mod event_printer;
+mod piped_input;
 mod repl;
 
 use std::path::{Path, PathBuf};
@@ -16,9 +17,10 @@ use super::run_setup;
 use super::session_arg::shell_quote;
 use super::window::parse_tokens;
 use ctxhost_agent::engine_options::failure_log;
-use ctxhost_agent::{Runtime, RuntimeBuilder, SessionId, TurnError};
+use ctxhost_agent::{Runtime, RuntimeBuilder, SessionId, TurnError, TurnReply};
 use ctxhost_blobs::BlobDirs;
 use ctxhost_config::Config;
+use ctxhost_dialects::message::StopReason;
 use ctxhost_engine::{HostClock, state_folder};
 use ctxhost_session::{Session, SessionError, SessionFolder, SessionHeader, remove_unused};
 use ctxhost_store::{self as store, SessionStore, StoreKind};
@@ -35,7 +37,7 @@ const SHOWN_LINES: usize = 5;
 /// or --model.
 #[derive(Debug, clap::Args)]
 pub(super) struct ChatArgs {
-    /// Send this message, print the answer and exit.
+    /// Send this message, and the text that is piped to standard input; print the answer and exit.
     #[arg(short, long, value_name = "TEXT")]
     prompt: Option<String>,
     /// Session to continue: a file, or an id if [store] keeps sessions in a database. It is created
@@ -68,6 +70,8 @@ impl ChatArgs {
         }
         let cwd = std::env::current_dir()?;
         let config = run_setup::find_config(config_path, &cwd, output)?;
+        let prompt = self.prompt.as_deref();
+        let prompt = prompt.map(|text| piped_input::with_piped_input(text, output)).transpose()?;
         let threads = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         threads.block_on(async {
             let store = store::open(&config.store, &sessions_root())?;
@@ -86,7 +90,7 @@ impl ChatArgs {
                 output.note(&format!("using engine {}: {reason}", runtime.engine()));
             }
             let show = EventPrinter::start(&runtime, output.style(), held);
-            let outcome = match &self.prompt {
+            let outcome = match &prompt {
                 Some(text) => send_once(&runtime, &session, text).await,
                 None => repl::run_repl(&runtime, &session, &config, output).await,
             };
@@ -103,8 +107,10 @@ impl ChatArgs {
                 () = closing => {}
                 _ = tokio::signal::ctrl_c() => {}
             }
-            show.finish().await;
-            outcome
+            let printed = show.finish().await;
+            let code = outcome?;
+            printed.map_err(unprinted_error)?;
+            Ok(code)
         })
     }
 
@@ -270,11 +276,20 @@ async fn send_once(
     // Without this, Ctrl-C would end the process before the answer so far is recorded.
     tokio::select! {
         outcome = runtime.send(session, text) => {
-            outcome?;
-            Ok(ExitCode::SUCCESS)
+            Ok(ExitCode::from(u8::from(!is_whole(&outcome?))))
         }
         _ = tokio::signal::ctrl_c() => Ok(ExitCode::from(INTERRUPTED)),
     }
+}
+
+/// Whether the provider did not end the answer before its end.
+fn is_whole(reply: &TurnReply) -> bool {
+    reply.message.stop_reason != StopReason::Error
+}
+
+fn unprinted_error(error: std::io::Error) -> CliError {
+    CliError::internal(format!("cannot write the answer to standard output: {error}"))
+        .hint("the session keeps the answer: `ctxhost sessions list` names it")
 }
 
 /// A warning about lines of a session that cannot be read and are not a part of the conversation.

@@ -60,14 +60,7 @@ impl Output {
     }
 
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<()> {
-        let mut stdout = std::io::stdout().lock();
-        // Flushed at once: a chat shows text as it arrives, and the process may end by a signal.
-        let written = stdout.write_all(bytes).and_then(|()| stdout.flush());
-        match written {
-            // `ctxhost ... | head` closes the pipe early, which is not a failure.
-            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-            other => other,
-        }
+        write_stdout(bytes)
     }
 
     /// Writes a line to standard error. A failure to write it is ignored, since there is no other
@@ -106,6 +99,18 @@ impl Output {
         let bar = ProgressBar::with_draw_target(None, target);
         bar.set_message(engine.to_owned());
         bar
+    }
+}
+
+/// Writes to standard output, whose reader may have closed it.
+pub(super) fn write_stdout(bytes: &[u8]) -> std::io::Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    // Flushed at once: a chat shows text as it arrives, and the process may end by a signal.
+    let written = stdout.write_all(bytes).and_then(|()| stdout.flush());
+    match written {
+        // `ctxhost ... | head` closes the pipe early, which is not a failure.
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        other => other,
     }
 }
 

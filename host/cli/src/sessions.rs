@@ -8,13 +8,13 @@ use std::process::ExitCode;
 use ctxhost_engine_api::Role;
 
 use super::agent_folders::resolve_session;
-use super::chat::{session_folder, session_id_arg, sessions_root};
+use super::chat::{blob_dirs, session_folder, session_id_arg, sessions_root};
 use super::error::CliError;
 use super::output::Output;
 use super::render::format::format_count;
 use super::run_setup;
 use ctxhost_history::{compactions, turns};
-use ctxhost_session::{Record, Session, SessionError, SessionFile};
+use ctxhost_session::{Record, Session, SessionError, SessionFile, SessionFolder};
 use ctxhost_store::{self as store, SessionStore, StoreKind};
 
 pub(super) use du::total_bytes;
@@ -75,7 +75,7 @@ fn list(cwd: &Path) -> String {
     let is_listed = |kept: &&SessionFile| kept.header().is_none_or(|header| header.is_of(cwd));
     let listed: String = kept.iter().filter(is_listed).map(session_line).collect();
     if listed.is_empty() {
-        return "no sessions in this folder; start one with `ctxhost chat`\n".into();
+        return no_sessions();
     }
     listed
 }
@@ -83,9 +83,26 @@ fn list(cwd: &Path) -> String {
 fn list_stored(store: &dyn SessionStore, cwd: &Path) -> Result<String, CliError> {
     let kept = store.list(Some(cwd))?;
     if kept.is_empty() {
-        return Ok("no sessions in this folder; start one with `ctxhost chat`\n".into());
+        return Ok(no_sessions());
     }
     Ok(kept.iter().map(|kept| summary(&kept.id, store.read(&kept.id))).collect())
+}
+
+/// What is printed without sessions. Those of the gateway have no working folder, so no list of a folder has them.
+fn no_sessions() -> String {
+    let text = "no sessions in this folder; start one with `ctxhost chat`\n";
+    let Some(folder) = blob_dirs().client_sessions_dir() else { return text.into() };
+    let keys = std::fs::read_dir(&folder).into_iter().flatten().flatten();
+    let sessions: usize = keys.map(|key| SessionFolder::from_path(&key.path()).list().len()).sum();
+    if sessions == 0 {
+        return text.into();
+    }
+    let folder = folder.display();
+    let sessions = format_count(sessions as u64, "session");
+    format!(
+        "{text}the gateway has {sessions} in {folder}: list them with `ctxhost sessions du {folder}`, show one with \
+         `ctxhost sessions show FILE`\n"
+    )
 }
 
 /// A session in two lines: its file, its size, its first message.

@@ -11,4 +11,5 @@
 pub mod files;
 pub mod processes;
 pub mod signals;
+pub mod standard_input;
 pub mod terminal;

@@ -119,7 +119,7 @@ fn a_conversation_over_a_pipe() {
     );
     let output = run(place.path(), &["chat", "--session", "session.jsonl"], &input);
     let said = stderr(&output);
-    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert_eq!(output.status.code(), Some(1), "a script sees that two commands failed: {said}");
     for part in [
         "engine legacy, session",
         "fake/claude-sonnet-4-5, window 32,000 tokens, engine legacy",
@@ -176,12 +176,30 @@ fn a_failed_turn_does_not_end_the_conversation() {
 }
 
 #[test]
+fn a_list_without_sessions_names_those_of_the_gateway() {
+    let server = reader(Wire::OpenAiChat);
+    let place = workplace(&server, Wire::OpenAiChat);
+    let folder = place.path().join("state/gateway/sessions");
+    std::fs::create_dir_all(folder.join("key")).unwrap();
+    for name in ["one.jsonl", "two.jsonl", "register"] {
+        std::fs::write(folder.join("key").join(name), "").unwrap();
+    }
+    let list = stdout(&run(place.path(), &["sessions", "list"], ""));
+    let folder = folder.display();
+    let expected = format!(
+        "no sessions in this folder; start one with `ctxhost chat`\nthe gateway has 2 sessions in {folder}: list them \
+         with `ctxhost sessions du {folder}`, show one with `ctxhost sessions show FILE`\n"
+    );
+    assert_eq!(list, expected);
+}
+
+#[test]
 fn kept_sessions_are_listed_shown_and_gone_on_with() {
     let server = reader(Wire::OpenAiChat);
     let place = workplace(&server, Wire::OpenAiChat);
     let none = run(place.path(), &["sessions", "list"], "");
     assert_eq!(none.status.code(), Some(0));
-    assert!(stdout(&none).contains("no sessions in this folder"), "{}", stdout(&none));
+    assert_eq!(stdout(&none), "no sessions in this folder; start one with `ctxhost chat`\n");
     run(place.path(), &["chat", "-p", "Which number is it?"], "");
     run(place.path(), &["chat", "-c", "-p", "Are you sure?"], "");
     let list = stdout(&run(place.path(), &["sessions", "list"], ""));

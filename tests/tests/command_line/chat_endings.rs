@@ -137,6 +137,16 @@ fn send(place: &Workplace, text: &str) -> Output {
     spawn(place.path(), &arguments).wait_with_output().unwrap()
 }
 
+/// Runs a command that reads this input.
+fn send_with(place: &Workplace, arguments: &[&str], input: &str) -> Output {
+    let mut command = ctxhost();
+    command.current_dir(place.path()).env("CTXHOST_STATE_DIR", place.path().join("state"));
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    child.wait_with_output().unwrap()
+}
+
 fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
@@ -184,6 +194,72 @@ fn an_answer_that_the_provider_refuses_is_requested_once() {
     assert!(report.contains("the provider refused to answer (stop reason `refusal`)"), "{report}");
     assert!(!report.contains("the dialect"), "{report}");
     assert_eq!(bodies.lock().unwrap().len(), 1);
+}
+
+#[test]
+fn an_answer_that_the_provider_ends_after_some_text_is_shown_and_a_failure() {
+    let (url, bodies) = serve(vec![stream(&[text("First,")], "refusal")]);
+    let place = place(&url);
+    let output = send(&place, "Tell me");
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.stdout, b"First,\n");
+    assert!(stderr(&output).contains("(stop reason `refusal`)"), "{}", stderr(&output));
+    assert_eq!(bodies.lock().unwrap().len(), 1);
+    let output = send_with(&place, &["chat"], "Tell me\n");
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+}
+
+#[test]
+fn a_call_of_an_illegal_name_comes_back_with_its_result() {
+    let call = json!({"name": "functions.write_file"});
+    let (url, bodies) =
+        serve(vec![stream(&[call], "tool_use"), stream(&[text("Done.")], "end_turn")]);
+    let output = send(&place(&url), "Write it");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let messages = bodies.lock().unwrap()[1]["messages"].clone();
+    assert_eq!(messages[1]["content"][0]["name"], "functions_write_file", "{messages}");
+    assert_eq!(messages[2]["content"][0]["type"], "tool_result", "{messages}");
+}
+
+#[test]
+fn an_answer_that_cannot_be_written_is_an_error() {
+    let Ok(full) = std::fs::OpenOptions::new().write(true).open("/dev/full") else { return };
+    let (url, _) = serve(vec![stream(&[text("Done.")], "end_turn")]);
+    let place = place(&url);
+    let chat = |stdout: Stdio| {
+        let mut command = ctxhost();
+        command.current_dir(place.path()).env("CTXHOST_STATE_DIR", place.path().join("state"));
+        command.args(["chat", "-p", "Tell me"]).stdin(Stdio::null()).stdout(stdout);
+        command.stderr(Stdio::piped()).output().unwrap()
+    };
+    let output = chat(full.into());
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("No space left on device"), "{}", stderr(&output));
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = chat(writer.into());
+    assert_eq!(output.status.code(), Some(0), "a closed pipe: {}", stderr(&output));
+}
+
+#[test]
+fn text_on_standard_input_follows_the_message() {
+    let (url, bodies) = serve(vec![stream(&[text("Done.")], "end_turn")]);
+    let place = place(&url);
+    let output = send_with(&place, &["chat", "-p", "Sum up"], "line 1\nline 2\n");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let sent = bodies.lock().unwrap()[0].to_string();
+    assert!(sent.contains(r"Sum up\n\n<stdin>\nline 1\nline 2\n</stdin>"), "{sent}");
+    assert_eq!(send(&place, "Go on").status.code(), Some(0));
+    let sent = bodies.lock().unwrap()[1].to_string();
+    assert_eq!(sent.matches("<stdin>").count(), 1, "{sent}");
+}
+
+#[test]
+fn a_message_may_begin_with_a_path() {
+    let (url, bodies) = serve(vec![stream(&[text("Done.")], "end_turn")]);
+    let output = send_with(&place(&url), &["chat"], "/etc/hosts what is in this file?\n");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(bodies.lock().unwrap()[0].to_string().contains("/etc/hosts what is in"));
 }
 
 #[cfg(unix)]

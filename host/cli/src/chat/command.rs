@@ -41,6 +41,10 @@ impl ChatCommand {
         // Only a leading slash is a command, so that paths in a message are not taken for one.
         let rest = line.trim().strip_prefix('/')?;
         let (name, argument) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+        // A message may begin with a path: `/etc/hosts what is in it?`.
+        if name.is_empty() || !name.chars().all(|c| c.is_alphabetic() || c == '-') {
+            return None;
+        }
         let argument = argument.trim();
         Some(Ok(match name {
             "compact" => {
@@ -56,7 +60,11 @@ impl ChatCommand {
             "engine" => return Some(Err("missing engine, such as /engine mask".into())),
             "help" => ChatCommand::Help,
             "quit" | "exit" => ChatCommand::Quit,
-            _ => return Some(Err(format!("unknown command /{name}; see /help"))),
+            _ => {
+                return Some(Err(format!(
+                    "unknown command /{name}; see /help, or begin a message with another word"
+                )));
+            }
         }))
     }
 }
@@ -135,6 +143,11 @@ mod tests {
         let check = |line: &str, expected| assert_eq!(ChatCommand::parse(line), expected, "{line}");
         check("hello", None);
         check("what is /etc?", None);
+        check("/etc/hosts what is in this file?", None);
+        check("/compact/notes.md", None);
+        check("/a.txt is empty", None);
+        check("/ is full", None);
+        check("//", None);
         check("/compact", Some(Ok(ChatCommand::Compact { focus: None })));
         check(
             "/compact the tests",
@@ -142,7 +155,8 @@ mod tests {
         );
         check(" /engine mask ", Some(Ok(ChatCommand::Engine { name: "mask".into() })));
         check("/engine", Some(Err("missing engine, such as /engine mask".into())));
-        check("/cmpact", Some(Err("unknown command /cmpact; see /help".into())));
+        let unknown = "unknown command /cmpact; see /help, or begin a message with another word";
+        check("/cmpact", Some(Err(unknown.into())));
         check("/undo", Some(Ok(ChatCommand::Undo { number: None })));
         check("/undo @2", Some(Ok(ChatCommand::Undo { number: Some(2) })));
         assert!(matches!(ChatCommand::parse("/undo two"), Some(Err(_))));

@@ -8,6 +8,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+use crate::output::write_stdout;
 use crate::render::format::{format_count, group_digits};
 use crate::render::retention;
 use crate::render::sanitize::sanitize;
@@ -22,7 +23,7 @@ use ctxhost_retention::Shares;
 /// Prints events until it is stopped.
 pub(super) struct EventPrinter {
     stop: oneshot::Sender<()>,
-    task: JoinHandle<()>,
+    task: JoinHandle<std::io::Result<()>>,
 }
 
 impl EventPrinter {
@@ -43,13 +44,14 @@ impl EventPrinter {
                 held: (!std::io::stdout().is_terminal()).then(String::new),
                 children: HashSet::new(),
                 shown_fallback,
+                written: Ok(()),
             };
             loop {
                 let event = tokio::select! {
                     // Events first: on stop, everything that has happened is still printed.
                     biased;
                     event = events.recv() => event,
-                    _ = &mut stopped => return,
+                    _ = &mut stopped => return screen.written,
                 };
                 match event {
                     Ok(event) => screen.print_event(&event),
@@ -58,7 +60,7 @@ impl EventPrinter {
                     Err(RecvError::Lagged(missed)) => {
                         screen.note(&format!("({missed} events missed)"))
                     }
-                    Err(RecvError::Closed) => return,
+                    Err(RecvError::Closed) => return screen.written,
                 }
             }
         });
@@ -66,9 +68,13 @@ impl EventPrinter {
     }
 
     /// Prints the events so far, and ends.
-    pub(super) async fn finish(self) {
+    ///
+    /// # Errors
+    ///
+    /// The first error of standard output.
+    pub(super) async fn finish(self) -> std::io::Result<()> {
         let _ = self.stop.send(());
-        let _ = self.task.await;
+        self.task.await.unwrap_or(Ok(()))
     }
 }
 
@@ -86,6 +92,8 @@ struct TerminalView {
     children: HashSet<String>,
     /// The last fallback reason, which is printed once.
     shown_fallback: Option<String>,
+    /// The first error of standard output, after which nothing more is written to it.
+    written: std::io::Result<()>,
 }
 
 impl TerminalView {
@@ -186,9 +194,9 @@ impl TerminalView {
     }
 
     fn text(&mut self, text: &str) {
-        let mut stdout = std::io::stdout().lock();
-        // A closed pipe is not an error.
-        let _ = stdout.write_all(sanitize(text, false).as_bytes()).and_then(|()| stdout.flush());
+        if self.written.is_ok() {
+            self.written = write_stdout(sanitize(text, false).as_bytes());
+        }
         self.in_line = !text.ends_with('\n');
     }
 

@@ -7,6 +7,7 @@ use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
 
 use super::command::{self, ChatCommand};
+use super::is_whole;
 use crate::error::CliError;
 use crate::output::Output;
 use ctxhost_agent::{Runtime, SessionId};
@@ -21,28 +22,34 @@ pub(super) async fn run_repl(
 ) -> Result<ExitCode, CliError> {
     output.note(&format!("engine {}, session {session}; /help lists commands", runtime.engine()));
     let mut lines = InputLines::new()?;
-    let mut has_failed_turn = false;
+    let mut has_failure = false;
     while let Some(line) = lines.next().await? {
         match ChatCommand::parse(&line) {
             Some(Ok(ChatCommand::Quit)) => break,
             Some(Ok(command)) => {
                 let answer = command::run(command, runtime, session, config).await;
                 // A failing command must not end the conversation.
-                let answer = answer.unwrap_or_else(|error| error.to_string());
+                let answer = answer.unwrap_or_else(|error| {
+                    has_failure = true;
+                    error.to_string()
+                });
                 if !answer.is_empty() {
                     output.note(&answer);
                 }
             }
-            Some(Err(mistake)) => output.note(&mistake),
+            Some(Err(mistake)) => {
+                has_failure = true;
+                output.note(&mistake);
+            }
             None if line.trim().is_empty() => {}
-            None => has_failed_turn |= !send_message(runtime, session, &line, output).await,
+            None => has_failure |= !send_message(runtime, session, &line, output).await,
         }
     }
     // A person has read the errors; a script has only the exit code.
-    Ok(ExitCode::from(u8::from(has_failed_turn && !std::io::stdin().is_terminal())))
+    Ok(ExitCode::from(u8::from(has_failure && !std::io::stdin().is_terminal())))
 }
 
-/// Runs one turn; returns whether it did not fail. Ctrl-C cancels it; the session stays valid and keeps the answer so
+/// Runs one turn; returns whether it has a whole answer. Ctrl-C cancels it; the session stays valid and keeps the answer so
 /// far.
 async fn send_message(
     runtime: &Runtime,
@@ -54,11 +61,13 @@ async fn send_message(
     // session.
     tokio::select! {
         outcome = runtime.send(session, line) => {
-            let failure = outcome.err().map(CliError::from);
-            if let Some(error) = &failure {
-                output.note(&error.to_string());
+            match outcome.map_err(CliError::from) {
+                Ok(reply) => is_whole(&reply),
+                Err(error) => {
+                    output.note(&error.to_string());
+                    false
+                }
             }
-            failure.is_none()
         }
         _ = tokio::signal::ctrl_c() => {
             output.note("(cancelled)");

@@ -96,6 +96,7 @@ impl HttpClient {
             let frames = body.into_frames(framing, ANSWER_MAX_BYTES, self.stream_max_bytes);
             self.read_stream(head, frames, &errors, sink).await?
         };
+        // Also one that the provider's rules ended: its text was streamed, and the stop reason is reported with it.
         if has_content(&answer) {
             Ok(answer)
         } else if is_refused_answer(&answer.raw_stop_reason) {
