@@ -24,7 +24,7 @@ impl FileStamp {
         match fs::metadata(path) {
             Ok(file) => FileStamp::Found { bytes: file.len(), marks: change_marks(&file) },
             Err(error) if error.kind() == ErrorKind::NotFound => FileStamp::Missing,
-            // Not as if the file were missing: whoever watches it has to learn that it cannot be read.
+            // Not as if the file were missing: the caller has to learn that it cannot be read.
             Err(error) => FileStamp::Unreadable(error.kind()),
         }
     }

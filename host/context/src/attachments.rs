@@ -54,3 +54,62 @@ impl AttachmentSizes {
         items.iter().filter_map(size_of).sum()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ctxhost_engine_api::Plan;
+    use ctxhost_session::{RecordBody, Session, SessionHeader};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// A transcript of messages of the user with these contents.
+    fn transcript(contents: &[Value]) -> Transcript {
+        let mut session = Session::in_memory(SessionHeader::new(Some("s"), "/", 0));
+        for content in contents {
+            let message = json!({ "role": "user", "content": content, "timestamp": 0 });
+            session.append_at(RecordBody::from_message(&message).unwrap(), 0).unwrap();
+        }
+        session.live(1).snapshot()
+    }
+
+    fn total_tokens(block: Value) -> u64 {
+        let view = transcript(&[json!([{ "type": "text", "text": "look" }, block])]);
+        let mut sizes = AttachmentSizes::default();
+        sizes.update(&view);
+        sizes.total_tokens()
+    }
+
+    #[test]
+    fn images_and_files_have_their_own_sizes() {
+        let data = "JVBERi0x".repeat(140_000);
+        let image = json!({ "type": "image", "data": "x", "mimeType": "image/png" });
+        let by_url = json!({ "type": "image_url", "image_url": { "url": "https://h/a.png" } });
+        let low = json!({ "type": "image_url", "image_url": { "url": "https://h/a.png", "detail": "low" } });
+        let made = json!({ "type": "image_generation_call", "id": "ig", "result": data });
+        let source = json!({ "type": "base64", "media_type": "application/pdf", "data": data });
+        let document = json!({ "type": "document", "source": source });
+        let text = json!({ "type": "text", "text": "an image of a screenshot" });
+        let expected =
+            [(image, 2_000), (by_url, 2_000), (low, 85), (made, 2_000), (document, 20_000)];
+        for (block, tokens) in expected {
+            assert_eq!(total_tokens(block.clone()), tokens, "{block}");
+        }
+        assert_eq!(total_tokens(text), 0);
+    }
+
+    #[test]
+    fn a_plan_has_the_images_of_the_entries_that_it_keeps() {
+        let image = json!([{ "type": "image", "data": "x", "mimeType": "image/png" }]);
+        let view = transcript(&[image.clone(), json!("text"), image.clone(), image]);
+        let mut sizes = AttachmentSizes::default();
+        sizes.update(&view);
+        assert_eq!(sizes.total_tokens(), 6_000);
+        let mut plan = Plan::default();
+        plan.keep(1..3).replace_text(3, "no image");
+        assert_eq!(sizes.tokens_of(&plan.project(&view)), 2_000);
+        // Nothing is counted twice.
+        sizes.update(&view);
+        assert_eq!(sizes.total_tokens(), 6_000);
+    }
+}

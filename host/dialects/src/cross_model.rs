@@ -112,9 +112,17 @@ fn adapt_foreign_block(block: &ChatBlock) -> Option<ChatBlock> {
 /// repeats it. `None` if it was interrupted.
 fn clean_call(call: &ToolCallBlock) -> Option<ToolCallBlock> {
     // Missing arguments, unlike an empty object, mark a call that was interrupted before them.
-    (call.arguments != Value::Null).then(|| ToolCallBlock {
+    if call.arguments == Value::Null {
+        return None;
+    }
+    let name = legalize_tool_name(&call.name);
+    // A signature holds for the name that the model wrote.
+    let is_signed = name == call.name.trim();
+    let thought_signature = call.thought_signature.clone().filter(|_| is_signed);
+    Some(ToolCallBlock {
         id: clean_id(&call.id).to_owned(),
-        name: legalize_tool_name(&call.name),
+        name,
+        thought_signature,
         ..call.clone()
     })
 }

@@ -20,7 +20,7 @@ pub(crate) mod usage;
 #[cfg(test)]
 mod tests;
 
-pub use inbound::OpenAiResponsesInbound;
+pub use inbound::{OpenAiResponsesInbound, SUMMARY_MARK};
 
 use serde_json::Value;
 

@@ -151,6 +151,7 @@ const SYSTEM_FILES: &[&str] = &[
     "platform/src/files",
     "platform/src/processes",
     "platform/src/signals",
+    "platform/src/standard_input.rs",
     "platform/src/terminal.rs",
     "engine/src/sandbox",
     "engine/src/signal_handler.rs",

@@ -89,7 +89,8 @@ fn events(blocks: &[Value], stop: Option<&str>) -> String {
             ),
             Some(name) => (
                 json!({"type": "tool_use", "id": "call_1", "name": name, "input": {}}),
-                json!({"type": "input_json_delta", "partial_json": "{\"path\": \"a"}),
+                json!({"type": "input_json_delta",
+                    "partial_json": block["arguments"].as_str().unwrap_or("{\"path\": \"a")}),
             ),
         };
         data.push(json!({"type": "content_block_start", "index": index, "content_block": start}));
@@ -211,7 +212,7 @@ fn an_answer_that_the_provider_ends_after_some_text_is_shown_and_a_failure() {
 
 #[test]
 fn a_call_of_an_illegal_name_comes_back_with_its_result() {
-    let call = json!({"name": "functions.write_file"});
+    let call = json!({"name": "functions.write_file", "arguments": "{}"});
     let (url, bodies) =
         serve(vec![stream(&[call], "tool_use"), stream(&[text("Done.")], "end_turn")]);
     let output = send(&place(&url), "Write it");
@@ -245,7 +246,8 @@ fn an_answer_that_cannot_be_written_is_an_error() {
 fn text_on_standard_input_follows_the_message() {
     let (url, bodies) = serve(vec![stream(&[text("Done.")], "end_turn")]);
     let place = place(&url);
-    let output = send_with(&place, &["chat", "-p", "Sum up"], "line 1\nline 2\n");
+    let arguments = ["chat", "--session", "session.jsonl", "-p", "Sum up"];
+    let output = send_with(&place, &arguments, "line 1\nline 2\n");
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let sent = bodies.lock().unwrap()[0].to_string();
     assert!(sent.contains(r"Sum up\n\n<stdin>\nline 1\nline 2\n</stdin>"), "{sent}");

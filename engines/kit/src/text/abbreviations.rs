@@ -55,7 +55,7 @@ pub(crate) fn goes_on(before: &str, behind: &str) -> bool {
     is_lower_next && !begins_lower(before) && is_cut(word) && !previous.is_empty()
 }
 
-/// Whether a letter with a full stop goes on. `is_cut` is whether the next word shows it.
+/// Whether the sentence continues behind a letter with a full stop. `is_cut` is whether the next word shows it.
 fn letter_goes_on(letter: char, previous: &str, next: &str, is_cut: bool) -> bool {
     // "z. B.", "c. à d.", "p. ex.": a part of an abbreviation in several words.
     let is_part = is_letter(previous) || is_letter(next) || is_short_abbreviation(next);

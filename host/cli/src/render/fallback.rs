@@ -55,7 +55,7 @@ fn without_numbers(text: &str) -> String {
         if is_digit && !in_number {
             shape.push('#');
         }
-        // A number goes on behind the comma of its thousands.
+        // A number continues behind the comma of its thousands.
         in_number = is_digit || in_number && c == ',';
         if !in_number {
             shape.push(c);

@@ -19,6 +19,9 @@ const MIN_GROWTH: f64 = 0.25;
 /// A constant part below this share of a typical count is within the error of a factor.
 const MIN_HIDDEN_SHARE: f64 = 0.125;
 
+/// The largest error of a count that a constant part and a factor explain.
+const MAX_HIDDEN_ERROR: f64 = 0.15;
+
 /// A provider's count of a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct TokenSample {
@@ -98,8 +101,12 @@ impl RecentCounts {
         let rest = |sample: &TokenSample| counted(sample) - slope * sample.estimated_tokens();
         let hidden = quantile(texts.iter().map(rest).collect(), 0.5).unwrap_or_default();
         let typical = quantile(texts.iter().map(counted).collect(), 0.5).unwrap_or_default();
-        let least = texts.iter().map(counted).fold(f64::INFINITY, f64::min);
-        if hidden < MIN_HIDDEN_SHARE * typical { 0 } else { hidden.min(least) as u64 }
+        // A server that cuts its prompts also counts the same for more text, but less than this for some of them.
+        let explains = |sample: &TokenSample| {
+            (rest(sample) - hidden).abs() <= MAX_HIDDEN_ERROR * counted(sample)
+        };
+        let is_constant = hidden >= MIN_HIDDEN_SHARE * typical && texts.iter().all(explains);
+        if is_constant { hidden as u64 } else { 0 }
     }
 
     /// The factors of images and files; `None` without a count of a request with many.

@@ -432,6 +432,14 @@ fn a_tokenizer_that_counts_more_is_not_taken_for_a_constant_part() {
 }
 
 #[test]
+fn a_server_that_cuts_its_prompts_has_no_constant_part() {
+    let mut account = account();
+    let counts: Vec<_> = (1..16).map(|turn| (turn * 1_000, 0, (turn * 1_000).min(6_000))).collect();
+    record_counts(&mut account, &counts, CachedTokens::Counted);
+    assert_eq!(account.rates().0.hidden_tokens, 0);
+}
+
+#[test]
 fn the_first_count_shows_what_images_cost() {
     for cached in [CachedTokens::NotYet, CachedTokens::Counted] {
         let mut account = account();

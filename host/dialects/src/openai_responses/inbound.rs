@@ -6,6 +6,8 @@ mod compaction;
 mod edit;
 mod input;
 
+pub use compaction::SUMMARY_MARK;
+
 use std::borrow::Cow;
 
 use ctxhost_engine_api::transcript::links::AnswerLinks;

@@ -18,10 +18,8 @@ use ctxhost_conversations::secret::{SecretFile, from_hex, random_bytes, to_hex};
 use ctxhost_conversations::{ReturnedSummary, SeededHash, SummaryOrigin};
 use ctxhost_dialects::OpenAiResponsesInbound;
 use ctxhost_dialects::inbound::{InboundDialect, ParsedBody};
+use ctxhost_dialects::openai_responses::SUMMARY_MARK as MARK;
 use ctxhost_session::render_compaction_summary;
-
-/// The prefix of a signed summary.
-const MARK: &str = "ctxhost-summary-1.";
 
 /// The source named in the summary's frame, which the model reads.
 const SOURCE: &str = "of ctxhost";

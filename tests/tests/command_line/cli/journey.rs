@@ -282,7 +282,7 @@ fn once_ends_as_a_script_expects() {
     author.edit("src/lib.rs", "export_engine!(Engine);", "");
     let missing = author.run_inside(&["dev", "--once", "--debug", "--session", "missing.jsonl"]);
     assert_eq!(missing.code, Some(2), "{missing:?}");
-    assert!(missing.err.contains("cannot read missing.jsonl"), "{missing:?}");
+    assert!(missing.err.contains("no file missing.jsonl"), "{missing:?}");
     assert!(!missing.err.contains("Compiling"), "before anything is built: {missing:?}");
 
     let none = author.run_inside(&["dev", "--once", "--debug"]);

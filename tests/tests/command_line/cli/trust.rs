@@ -105,7 +105,7 @@ fn an_engine_is_installed_used_changed_refused_and_taken_away() {
     assert!(said.contains("  signer none  isolation process\n"), "{said}");
     assert!(said.contains("\nconformance none (ctxhost check libchaos.so)\n"), "{said}");
     assert!(said.contains("\npinned in ctxhost.lock\nctxhost.toml: [plugins"), "{said}");
-    assert!(said.ends_with("\nnext: ctxhost use chaos\n"), "{said}");
+    assert!(said.contains("\nnext: ctxhost use chaos; `ctxhost engines info chaos`"), "{said}");
     assert!(place.config().starts_with(&before), "{}", place.config());
     let installed = place.installed();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;

@@ -12,6 +12,9 @@ use super::{ItemKind, kind_of};
 use crate::inbound::CompactedItem;
 use crate::json::{parse_object, text};
 
+/// The beginning of `encrypted_content` where it is a summary of the host instead of a compaction of the provider.
+pub const SUMMARY_MARK: &str = "ctxhost-summary-1.";
+
 /// Whether an item is a compaction or the request for one.
 pub(super) fn is_compaction_kind(item: &str) -> bool {
     memmem::find(item.as_bytes(), b"\"compaction").is_some()
@@ -24,8 +27,11 @@ fn is_compaction(item: &str) -> bool {
         && parse_object(item).is_ok_and(|item| is_made(&item))
 }
 
+/// An item that the host has signed is opened before the provider sees it, with the items around it.
 fn is_made(item: &Value) -> bool {
-    kind_of(item) == ItemKind::Compaction && !text(item, "encrypted_content").is_empty()
+    let content = text(item, "encrypted_content");
+    let is_own = content.starts_with(SUMMARY_MARK);
+    kind_of(item) == ItemKind::Compaction && !content.is_empty() && !is_own
 }
 
 /// The newest compaction of a list, if the provider ignores what stands before it.
