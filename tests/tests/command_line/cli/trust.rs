@@ -121,7 +121,7 @@ fn an_engine_is_installed_used_changed_refused_and_taken_away() {
     fs::write(&installed, bytes).unwrap();
     let said = place.refused(&["use", "chaos"], "error: chaos: file hash ");
     assert!(said.contains(" does not match ctxhost.lock "), "{said}");
-    assert!(said.contains("; not loaded; `ctxhost install FILE` "), "a way out: {said}");
+    assert!(said.contains("; not loaded; `ctxhost sync` "), "a way out: {said}");
     assert!(said.contains("\nthe active engine is still legacy\n"), "{said}");
     let list = place.list();
     assert_eq!(list["slot"]["configured"], "chaos");
