@@ -187,7 +187,7 @@ pub(crate) fn sentences(text: &str) -> impl Iterator<Item = &str> {
             let behind = line.get(end..).unwrap_or_default();
             let may_end = behind.is_empty() || behind.starts_with(char::is_whitespace);
             let before = line.get(..end).unwrap_or_default();
-            if may_end && mark == "." && abbreviations::goes_on(before, behind) {
+            if may_end && mark == "." && abbreviations::continues(before, behind) {
                 continue;
             }
             if !mark.is_ascii() || may_end {

@@ -9,7 +9,7 @@ use ctxhost_platform::files::change_marks;
 /// The metadata of a file that changes with its content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum FileStamp {
-    /// There is no file.
+    /// The file does not exist.
     #[default]
     Missing,
     /// The metadata cannot be read, such as that of a file in a folder of another user.

@@ -49,7 +49,7 @@ impl NewArgs {
             LanguageArgument::Rust => ScaffoldLanguage::Rust,
             LanguageArgument::C => ScaffoldLanguage::C,
             LanguageArgument::Cpp => {
-                return Err(CliError::user("there is no template for C++")
+                return Err(CliError::user("C++ has no template of its own")
                     .hint("use --lang c: its header is C++ as well; see docs/engines/c.md"));
             }
         };

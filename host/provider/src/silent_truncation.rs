@@ -116,7 +116,7 @@ impl CountHistory {
         }
     }
 
-    /// Whether there is no answer to a request that this one may extend.
+    /// Whether the next request extends none that was answered.
     pub fn is_empty(&self) -> bool {
         self.sent_tokens == 0
     }

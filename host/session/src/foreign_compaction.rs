@@ -13,7 +13,7 @@ use super::{Session, SessionError};
 pub struct ForeignCompaction {
     /// The summary, for Pi.
     pub summary: String,
-    /// The first record of the kept tail, for Pi; `None` if there is no tail.
+    /// The first record of the kept tail, for Pi; `None` without a tail.
     pub first_kept_id: Option<String>,
     /// The context after it.
     pub items: Vec<StoredItem>,

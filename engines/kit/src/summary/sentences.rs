@@ -108,7 +108,7 @@ fn split(line: &str) -> Vec<String> {
         let ends_wide = matches!(character, '。' | '！' | '？' | '；');
         let ends_narrow = matches!(character, '.' | '!' | '?')
             && (behind.is_empty() || behind.starts_with(char::is_whitespace))
-            && !(character == '.' && abbreviations::goes_on(before, behind));
+            && !(character == '.' && abbreviations::continues(before, behind));
         if (ends_wide || ends_narrow) && !is_quoted {
             push(&mut sentence, &mut found);
         }

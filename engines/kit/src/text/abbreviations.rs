@@ -14,18 +14,18 @@ const BEFORE_NUMBER: [&str; 16] = [
     "p.", "pp.", "fig.", "vol.", "sec.", "ch.", "art.", "abs.", "kap.", "bd.", "max.", "min.",
     "pág.", "pos.", "ver.", "rev.",
 ];
-/// Words before a letter that names one of several: the letter may end a sentence, as in "plan B."
-const LETTERED: [&str; 20] = [
+/// Words before one character that names one of several: it may end a sentence, as in "plan B."
+const LABELLED: [&str; 20] = [
     "plan", "option", "variant", "variante", "version", "group", "gruppe", "team", "type", "typ",
     "class", "klasse", "column", "spalte", "drive", "vitamin", "case", "appendix", "anhang",
     "grade",
 ];
-/// Letters of a capitalised word that a full stop and lower case behind it show to be cut: "Abt."
-const MOST_CUT_LETTERS: usize = 4;
+/// Characters of a capitalised word that a full stop and lower case behind it show to be cut: "Abt."
+const MOST_CUT_CHARS: usize = 4;
 
 /// Whether the full stop at the end of `before` ends no sentence. `before` begins with the line, and
 /// `behind` is the rest of it.
-pub(crate) fn goes_on(before: &str, behind: &str) -> bool {
+pub(crate) fn continues(before: &str, behind: &str) -> bool {
     // The words of a line are searched from its end, so that a long line costs no more.
     let mut words = before.rsplit(char::is_whitespace);
     let word = words.next().unwrap_or_default().trim_start_matches(is_opening);
@@ -35,50 +35,55 @@ pub(crate) fn goes_on(before: &str, behind: &str) -> bool {
     if ABBREVIATIONS.contains(&lower.as_str()) {
         return true;
     }
-    let next_letter = next.trim_start_matches(is_opening).chars().next();
-    if next_letter.is_some_and(char::is_numeric) && is_before_number(&lower) {
+    let next_character = next.trim_start_matches(is_opening).chars().next();
+    if next_character.is_some_and(char::is_numeric) && is_before_number(&lower) {
         return true;
     }
-    let is_lower_next = next_letter.is_some_and(char::is_lowercase);
-    if let Some(letter) = single_letter(word) {
-        return letter_goes_on(letter, previous, next, is_lower_next && !begins_lower(before));
+    let is_lower_next = next_character.is_some_and(char::is_lowercase);
+    if let Some(character) = single_character(word) {
+        return character_continues(
+            character,
+            previous,
+            next,
+            is_lower_next && !begins_lower(before),
+        );
     }
-    // "5 p.m. in Rome", "U.S. law".
+    // "5 p.m. in Rome", "U.S. dollars".
     let mut parts = word.split_terminator('.');
     if parts.all(|part| part.chars().all(has_case) && part.chars().count() == 1) {
         return is_lower_next;
     }
     // "p. ex."
-    if previous.ends_with('.') && is_letter(previous) && is_short_abbreviation(word) {
+    if previous.ends_with('.') && is_character(previous) && is_short_abbreviation(word) {
         return true;
     }
     is_lower_next && !begins_lower(before) && is_cut(word) && !previous.is_empty()
 }
 
-/// Whether the sentence continues behind a letter with a full stop. `is_cut` is whether the next word shows it.
-fn letter_goes_on(letter: char, previous: &str, next: &str, is_cut: bool) -> bool {
+/// Whether the sentence continues behind a character with a full stop. `is_cut` is whether the next word shows it.
+fn character_continues(character: char, previous: &str, next: &str, is_cut: bool) -> bool {
     // "z. B.", "c. à d.", "p. ex.": a part of an abbreviation in several words.
-    let is_part = is_letter(previous) || is_letter(next) || is_short_abbreviation(next);
+    let is_part = is_character(previous) || is_character(next) || is_short_abbreviation(next);
     // "A. First do this. B. Then do that."
     let is_list_mark = previous.is_empty() || previous.ends_with(['.', '!', '?', ':', ';']);
     if is_part || is_cut || is_list_mark {
         return true;
     }
     // An initial, as in "J. Smith".
-    let follows_noun = LETTERED.contains(&previous.to_lowercase().as_str());
+    let follows_noun = LABELLED.contains(&previous.to_lowercase().as_str());
     // "So do I.", but "Napoleon I."
-    let is_pronoun = letter == 'I' && previous.starts_with(char::is_lowercase);
-    letter.is_uppercase() && !follows_noun && !is_pronoun
+    let is_pronoun = character == 'I' && previous.starts_with(char::is_lowercase);
+    character.is_uppercase() && !follows_noun && !is_pronoun
 }
 
-/// Whether a word is one letter, with or without a full stop. "I" is an English word, "a" an article.
-fn is_letter(word: &str) -> bool {
+/// Whether a word is one character, with or without a full stop. "I" is an English word, "a" an article.
+fn is_character(word: &str) -> bool {
     let word = word.trim_start_matches(is_opening).trim_end_matches([',', ':', ')']);
-    let letter = word.strip_suffix('.').unwrap_or(word);
-    let mut characters = letter.chars();
+    let stem = word.strip_suffix('.').unwrap_or(word);
+    let mut characters = stem.chars();
     let first = characters.next().filter(|first| first.is_alphabetic());
     let is_one = first.is_some_and(has_case) && characters.next().is_none();
-    is_one && (word.ends_with('.') || !matches!(letter, "I" | "a" | "A"))
+    is_one && (word.ends_with('.') || !matches!(stem, "I" | "a" | "A"))
 }
 
 /// Whether a word is short, in lower case and ends with a full stop.
@@ -87,11 +92,11 @@ fn is_short_abbreviation(word: &str) -> bool {
     (2..=3).contains(&stem.chars().count()) && stem.chars().all(char::is_lowercase)
 }
 
-/// The letter of a word that is one letter of a script with case and a full stop.
-fn single_letter(word: &str) -> Option<char> {
+/// The character of a word that is one character of a script with case and a full stop.
+fn single_character(word: &str) -> Option<char> {
     let mut characters = word.chars();
-    let letter = characters.next().filter(|letter| has_case(*letter))?;
-    (characters.as_str() == ".").then_some(letter)
+    let character = characters.next().filter(|character| has_case(*character))?;
+    (characters.as_str() == ".").then_some(character)
 }
 
 /// Whether a word, in lower case, is cut before a number: "Fig. 3", "Hauptstr. 5".
@@ -102,8 +107,8 @@ fn is_before_number(lower: &str) -> bool {
 /// Whether a word is capitalised and as short as an abbreviation.
 fn is_cut(word: &str) -> bool {
     let stem = word.strip_suffix('.').unwrap_or(word);
-    let letters = stem.chars().count();
-    let is_short = (2..=MOST_CUT_LETTERS).contains(&letters);
+    let length = stem.chars().count();
+    let is_short = (2..=MOST_CUT_CHARS).contains(&length);
     is_short && stem.starts_with(char::is_uppercase) && stem.chars().skip(1).all(char::is_lowercase)
 }
 
@@ -112,8 +117,8 @@ fn begins_lower(line: &str) -> bool {
     line.chars().find(|c| c.is_alphabetic()).is_some_and(char::is_lowercase)
 }
 
-fn has_case(letter: char) -> bool {
-    letter.is_lowercase() || letter.is_uppercase()
+fn has_case(character: char) -> bool {
+    character.is_lowercase() || character.is_uppercase()
 }
 
 fn is_opening(c: char) -> bool {
@@ -129,7 +134,7 @@ mod tests {
         let mut start = 0;
         let mut found = Vec::new();
         for (at, _) in line.match_indices(". ") {
-            if !goes_on(&line[..=at], &line[at + 1..]) {
+            if !continues(&line[..=at], &line[at + 1..]) {
                 found.push(line[start..=at].trim());
                 start = at + 1;
             }
@@ -197,8 +202,8 @@ mod tests {
     #[test]
     fn the_end_of_a_line_needs_no_next_word() {
         for text in ["J.", "z. B.", "e.", ".", "..", "", "The casino."] {
-            let _ = goes_on(text, "");
+            let _ = continues(text, "");
         }
-        assert!(!goes_on("Done.", "") && goes_on("Call me Dr.", ""));
+        assert!(!continues("Done.", "") && continues("Call me Dr.", ""));
     }
 }

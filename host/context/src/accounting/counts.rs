@@ -48,6 +48,8 @@ impl TokenSample {
 #[derive(Clone, Debug, Default)]
 pub(super) struct RecentCounts {
     recent: VecDeque<TokenSample>,
+    /// The rates of these counts, for limits and typical: a request asks for them several times.
+    rates: Option<(TokenRates, TokenRates)>,
 }
 
 impl RecentCounts {
@@ -57,6 +59,7 @@ impl RecentCounts {
         while self.recent.len() > settings.remembered_counts.max(1) {
             self.recent.pop_front();
         }
+        self.rates = Some(self.find_rates(settings));
     }
 
     /// The recent counts, oldest first.
@@ -71,6 +74,10 @@ impl RecentCounts {
 
     /// The rates for limits and the typical ones, neither part of which is above that for limits.
     pub(super) fn rates(&self, settings: &AccountingSettings) -> (TokenRates, TokenRates) {
+        self.rates.unwrap_or_else(|| self.find_rates(settings))
+    }
+
+    fn find_rates(&self, settings: &AccountingSettings) -> (TokenRates, TokenRates) {
         let hidden_tokens = self.hidden_tokens(settings);
         let texts = self.recent().filter(TokenSample::is_text);
         let text = FactorRange::of_text(texts, hidden_tokens, settings);

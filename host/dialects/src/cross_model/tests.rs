@@ -168,7 +168,7 @@ fn every_dialect_sends_a_call_of_an_illegal_name_with_its_result() {
             {"role": "assistant", "api": api, "provider": "here", "model": "m",
                 "content": [named_call("c1", "functions.shell"), named_call("c2", "<shell>")]},
             {"role": "toolResult", "toolCallId": "c1", "toolName": "functions.shell",
-                "content": "there is no such tool", "isError": true},
+                "content": "this tool is unknown", "isError": true},
             {"role": "toolResult", "toolCallId": "c2", "toolName": "<shell>",
                 "content": "nor this one", "isError": true},
         ]));
@@ -179,8 +179,7 @@ fn every_dialect_sends_a_call_of_an_illegal_name_with_its_result() {
             ..ModelRequest::default()
         };
         let body = dialect.encode(&request).to_string();
-        for part in ["\"functions_shell\"", "\"_shell_\"", "there is no such tool", "nor this one"]
-        {
+        for part in ["\"functions_shell\"", "\"_shell_\"", "this tool is unknown", "nor this one"] {
             assert!(body.contains(part), "{api}: {part} is missing in {body}");
         }
         assert!(!body.contains("functions.shell") && !body.contains("<shell>"), "{api}: {body}");
