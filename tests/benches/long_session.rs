@@ -1,7 +1,7 @@
-//! What a request costs in a session of 100,000 entries: `recall` and `dag` move their window and write a note for a new prompt in
-//! every request, the most that they ever do. Times are processor time. Baseline: the BM25 search for the same prompt alone, in the
-//! same run. The entries are the demo sessions, repeated with other spellings of a sixth of their longer words, so that the
-//! vocabulary grows as in a real one.
+//! What a request costs in a session of 100,000 entries, in processor time: the worst case, where `recall` and `dag` move their window
+//! and write a note for a new prompt in every request, and the usual one, where the session goes on turn by turn. Baseline: the BM25
+//! search for the same prompt alone, in the same run. The entries are the demo sessions, repeated with other spellings of a sixth of
+//! their longer words, so that the vocabulary grows as in a real one.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::string_slice, clippy::print_stdout)]
 
@@ -12,7 +12,7 @@ use std::time::Duration;
 use criterion::Criterion;
 use ctxhost_engine_api::border::{EngineFactory, EngineHandle};
 use ctxhost_engine_api::testing::{ScriptedHost, TranscriptBuilder, block_on};
-use ctxhost_engine_api::{AssembleRequest, IngestRequest};
+use ctxhost_engine_api::{AssembleRequest, IngestRequest, Transcript};
 use ctxhost_engine_dag::DagEngine;
 use ctxhost_engine_kit::search::{TermIndex, distinct_terms, for_each_term, split_into_slices};
 use ctxhost_engine_recall::RecallEngine;
@@ -23,13 +23,16 @@ use serde_json::{Value, json};
 const ENTRIES: u64 = 100_000;
 /// A budget that rises by more than the slack moves the window, so these two in turn always do.
 const BUDGETS: [u64; 2] = [32_000, 64_000];
+/// The budget of the session that goes on, and its model calls.
+const USUAL_BUDGET: u64 = 64_000;
+const USUAL_CALLS: usize = 1_500;
 /// As in the engines.
 const SLICE_TOKENS: u64 = 100;
 const ROUNDS: usize = 300;
 const MEGABYTE: u64 = 1_000_000;
 
 fn main() {
-    let (talk, prompts) = long_session(ENTRIES);
+    let (mut talk, prompts) = long_session(ENTRIES);
     let transcript = talk.transcript();
     let mut index = TermIndex::default();
     for entry in transcript.iter() {
@@ -48,9 +51,7 @@ fn main() {
     let engines = engines.map(|(name, factory)| (name, open(factory, &talk)));
     let assemble = |engine: &EngineHandle, round: usize| {
         let budget = BUDGETS.get(round % BUDGETS.len()).copied().unwrap_or_default();
-        let prompt = prompt_of(&prompts, round).to_owned();
-        let request = AssembleRequest { budget, prompt, ..AssembleRequest::default() };
-        drop(black_box(block_on(engine.assemble(transcript.clone(), request)).unwrap()));
+        assemble(engine, &transcript, budget, prompt_of(&prompts, round));
     };
 
     let mut criterion = Criterion::default().configure_from_args();
@@ -88,14 +89,24 @@ fn main() {
             bytes / MEGABYTE,
         );
     }
+    for (name, engine) in &engines {
+        let times = continue_session(engine, &mut talk);
+        println!(
+            "{name}: a session that goes on, {} requests: assemble p50 {:?}, p99 {:?}, max {:?}",
+            times.len(),
+            quantile(&times, 50),
+            quantile(&times, 99),
+            times.iter().max().copied().unwrap_or_default(),
+        );
+    }
     for (name, factory) in [
         ("recall", EngineFactory::linked::<RecallEngine>()),
         ("dag", EngineFactory::linked::<DagEngine>()),
     ] {
-        let (short, _) = long_session(ENTRIES / 100);
-        let small = ingest_messages(&open(factory, &short), short, &prompts);
+        let (mut short, _) = long_session(ENTRIES / 100);
+        let small = ingest_messages(&open(factory, &short), &mut short, &prompts);
         let large = engines.iter().find(|(known, _)| *known == name).map(|(_, engine)| engine);
-        let large = ingest_messages(large.unwrap(), long_session(ENTRIES).0, &prompts);
+        let large = ingest_messages(large.unwrap(), &mut talk, &prompts);
         println!(
             "{name}: ingest of one message, median after 1,000 entries {small:?}, after 100,000 {large:?}, ratio {:.2}",
             large.as_secs_f64() / small.as_secs_f64()
@@ -114,16 +125,46 @@ fn ingest(engine: &EngineHandle, talk: &TranscriptBuilder, from: u64) {
     block_on(engine.ingest(talk.transcript(), request)).unwrap();
 }
 
+fn assemble(engine: &EngineHandle, transcript: &Transcript, budget: u64, prompt: &str) {
+    let prompt = prompt.to_owned();
+    let request = AssembleRequest { budget, prompt, ..AssembleRequest::default() };
+    drop(black_box(block_on(engine.assemble(transcript.clone(), request)).unwrap()));
+}
+
+/// The times of the requests for the next answers of the model, each before the answer and its results are added.
+fn continue_session(engine: &EngineHandle, talk: &mut TranscriptBuilder) -> Vec<Duration> {
+    let (messages, words) = (demo_messages(), varied_words());
+    let mut times = Vec::new();
+    while times.len() < USUAL_CALLS {
+        // A spelling that no earlier copy has.
+        let copy = talk.len();
+        let mut prompt = String::new();
+        for message in &messages {
+            if message["role"] == "assistant" {
+                let transcript = talk.transcript();
+                times.push(timed(|| assemble(engine, &transcript, USUAL_BUDGET, &prompt)));
+            }
+            let from = talk.len();
+            add_copy(talk, message, copy, &words);
+            ingest(engine, talk, from);
+            // In a round of tools there is no new prompt.
+            let is_user = message["role"] == "user";
+            prompt = if is_user { text_of(message) } else { String::new() };
+        }
+    }
+    times
+}
+
 /// The median time to ingest one more message.
 fn ingest_messages(
     engine: &EngineHandle,
-    mut talk: TranscriptBuilder,
+    talk: &mut TranscriptBuilder,
     prompts: &[String],
 ) -> Duration {
     let times = (0..ROUNDS).map(|round| {
         let from = talk.len();
         talk.user(prompt_of(prompts, round));
-        timed(|| ingest(engine, &talk, from))
+        timed(|| ingest(engine, talk, from))
     });
     quantile(&times.collect::<Vec<_>>(), 50)
 }
@@ -151,7 +192,7 @@ fn long_session(entries: u64) -> (TranscriptBuilder, Vec<String>) {
     let messages = demo_messages();
     let is_user = |message: &&Value| message["role"] == "user";
     let prompts = messages.iter().filter(is_user).map(text_of).collect();
-    let words = Regex::new("[A-Za-z_]{5,}").unwrap();
+    let words = varied_words();
     let mut talk = TranscriptBuilder::new();
     let mut copy = 0;
     while talk.len() < entries {
@@ -161,6 +202,10 @@ fn long_session(entries: u64) -> (TranscriptBuilder, Vec<String>) {
         copy += 1;
     }
     (talk, prompts)
+}
+
+fn varied_words() -> Regex {
+    Regex::new("[A-Za-z_]{5,}").unwrap()
 }
 
 fn demo_messages() -> Vec<Value> {

@@ -144,8 +144,9 @@ impl From<AbiOp> for Op {
             DROP => Action::Drop(range),
             other => Action::Unknown(other),
         };
-        // Notes are informational: one that does not parse must not fail the plan.
-        let note = from_json::<PlanNote>(raw.ext_json.as_str()).ok();
+        // Notes are informational: one that does not parse must not fail the plan. Most operations have none.
+        let note = Some(raw.ext_json.as_str()).filter(|json| !json.is_empty());
+        let note = note.and_then(|json| from_json::<PlanNote>(json).ok());
         Op { action, note }
     }
 }
