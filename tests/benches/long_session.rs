@@ -14,7 +14,7 @@ use ctxhost_engine_api::border::{EngineFactory, EngineHandle};
 use ctxhost_engine_api::testing::{ScriptedHost, TranscriptBuilder, block_on};
 use ctxhost_engine_api::{AssembleRequest, IngestRequest, Transcript};
 use ctxhost_engine_dag::DagEngine;
-use ctxhost_engine_kit::search::{TermIndex, distinct_terms, for_each_term, split_into_slices};
+use ctxhost_text::search::{TermIndex, distinct_terms, for_each_term, split_into_slices};
 use ctxhost_engine_recall::RecallEngine;
 use regex::{Captures, Regex};
 use rustix::time::{ClockId, clock_gettime};

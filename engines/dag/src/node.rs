@@ -3,7 +3,7 @@
 use std::fmt;
 
 use ctxhost_engine_api::transcript::tokens::{self, weighted_chars};
-use ctxhost_engine_kit::text::clip;
+use ctxhost_text::truncate::clip;
 use serde::{Deserialize, Serialize};
 
 /// Prefix of a node's id, before depth and index: `d1-3`.

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use ctxhost_engine_api::transcript::tokens::{self, CHARS_PER_TOKEN};
 use ctxhost_engine_kit::summary::wrap_untrusted;
-use ctxhost_engine_kit::text::clip;
+use ctxhost_text::truncate::clip;
 use serde::{Deserialize, Serialize};
 
 use crate::node::{DagNode, NodeId, ROOT};

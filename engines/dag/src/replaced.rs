@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use ctxhost_engine_kit::text::fingerprint::TextFingerprint;
+use ctxhost_text::fingerprint::TextFingerprint;
 
 /// Stands for a rule that a later rule replaced.
 const REPLACED: &str = "[replaced]";

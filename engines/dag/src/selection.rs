@@ -3,7 +3,7 @@
 use ctxhost_engine_api::Transcript;
 use ctxhost_engine_api::transcript::tokens::CHARS_PER_TOKEN;
 use ctxhost_engine_kit::name_ledger::NameList;
-use ctxhost_engine_kit::redact::redact;
+use ctxhost_text::redact::redact;
 use ctxhost_engine_kit::requests::{LONG_SLACK_PART, RequestRoom};
 use ctxhost_engine_kit::retrieval::{
     NoteShares, PromptRanking, RankedSlices, RequestLayout, SliceFinder,

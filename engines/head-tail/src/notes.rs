@@ -8,13 +8,13 @@ use ctxhost_engine_api::{Entry, EntryKind, Transcript};
 use ctxhost_engine_kit::antecedent::states_task;
 use ctxhost_engine_kit::calls::{open_failures, render_failure_line};
 use ctxhost_engine_kit::history_fold::HistoryFold;
-use ctxhost_engine_kit::injected_text::request_text;
-use ctxhost_engine_kit::redact::redact;
+use ctxhost_text::injected_text::request_text;
+use ctxhost_text::redact::redact;
 use ctxhost_engine_kit::summary::{
     ExcerptRole, SummarySections, earlier_summaries, extract_sections, merge, message_excerpts,
     render_bullets,
 };
-use ctxhost_engine_kit::text::{cap_with_marker, clip, one_line, prefix};
+use ctxhost_text::truncate::{cap_with_marker, clip, one_line, prefix};
 use regex::Regex;
 
 /// The headings of every summary. The engine adds the files itself.

@@ -12,7 +12,7 @@ use ctxhost_engine_kit::calls::{render_result_line, shorten_arguments};
 use ctxhost_engine_kit::cursor::TranscriptCursor;
 use ctxhost_engine_kit::exchange::NewestExchange;
 use ctxhost_engine_kit::replacement::{Replacement, ReplacementMap};
-use ctxhost_engine_kit::text::clip;
+use ctxhost_text::truncate::clip;
 
 use crate::settings::Settings;
 

@@ -3,7 +3,7 @@
 use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::{EngineError, ErrorKind, Result};
 use ctxhost_engine_kit::summariser::{self, EXTRACTIVE, WrittenSummary};
-use ctxhost_engine_kit::text::cap_with_marker;
+use ctxhost_text::truncate::cap_with_marker;
 
 use crate::compaction::HeadTailCompaction;
 use crate::cut::MiddleCut;

@@ -7,7 +7,7 @@ use ctxhost_engine_api::{Entry, Flags, Plan, Role, Transcript};
 
 use crate::calls::shorten_arguments;
 use crate::replacement::Replacement;
-use crate::text::{TextLimit, clip, truncate};
+use ctxhost_text::truncate::{TextLimit, clip, truncate};
 
 /// Lower bound of a result cap, in weighted characters: room for a notice and a line.
 pub const LEAST_RESULT_CHARS: u64 = 400;
@@ -171,7 +171,7 @@ mod tests {
         let cap_chars = result_cap_chars(&transcript, whole(), 500).unwrap();
         let mut plan = Plan::default();
         keep_with_cuts(&mut plan, &transcript, 0..talk.len(), |entry| {
-            let text = crate::text::clip(entry.text(), cap_chars);
+            let text = ctxhost_text::truncate::clip(entry.text(), cap_chars);
             (text != entry.text()).then(|| Replacement::from_text(text, "test", ""))
         });
         assert!(plan_tokens(&plan, &transcript) <= 500);

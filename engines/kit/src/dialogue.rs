@@ -9,8 +9,8 @@ use ctxhost_engine_api::{Entry, EntryKind, Flags, Role, Transcript};
 use regex::Regex;
 use serde::Deserialize;
 
-use crate::injected_text::request_text;
-use crate::text::one_line;
+use ctxhost_text::injected_text::request_text;
+use ctxhost_text::truncate::one_line;
 
 /// A result counts as dialogue if a user message is at most this many messages before it.
 const RESULT_REACH: u64 = 20;

@@ -6,7 +6,7 @@ use std::ops::Range;
 use ctxhost_engine_api::transcript::tokens::{self, CHARS_PER_TOKEN, weighted_chars};
 use ctxhost_engine_api::{Entry, Role};
 
-use crate::redact::{SecretRanges, redact};
+use ctxhost_text::redact::{SecretRanges, redact};
 
 /// Marks a gap between two parts.
 const GAP: &str = "[…]";

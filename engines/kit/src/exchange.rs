@@ -14,7 +14,7 @@ use crate::calls::render_result_line;
 use crate::caps::{LEAST_RESULT_CHARS, argument_cap_chars, cut_arguments, cut_result, fair_cap};
 use crate::cuts::frame_around;
 use crate::replacement::{Replacement, ReplacementMap};
-use crate::text::head_and_tail;
+use ctxhost_text::truncate::head_and_tail;
 
 /// Layer name in plan notes.
 const LAYER: &str = "newest exchange";

@@ -47,18 +47,11 @@ pub mod subagents;
 mod best_first;
 pub mod excerpt;
 pub mod retrieval;
-pub mod search;
 
 pub mod antecedent;
 pub mod chunks;
 pub mod dialogue;
-pub mod hash;
-pub mod identifiers;
-pub mod injected_text;
-pub mod own_text;
-pub mod redact;
 pub mod request_excerpt;
 pub mod requests;
 pub mod rules;
-pub mod text;
 mod wordings;

@@ -14,8 +14,8 @@ use ctxhost_engine_api::Entry;
 
 use crate::best_first::{BestFirst, key_of, number_of};
 use crate::files::FileOperation;
-use crate::identifiers::{IdentifierKind, for_each_name};
-use crate::redact::SecretRanges;
+use ctxhost_text::identifiers::{IdentifierKind, for_each_name};
+use ctxhost_text::redact::SecretRanges;
 
 use entry_names::EntryNames;
 use mentions::for_each_mention;

@@ -11,7 +11,7 @@ use ctxhost_engine_api::{Entry, Flags, Role, Transcript};
 
 use crate::cursor::TranscriptCursor;
 use crate::replacement::{Replacement, ReplacementMap};
-use crate::text::{TextLimit, truncate};
+use ctxhost_text::truncate::{TextLimit, truncate};
 
 /// Layer name in plan notes.
 const LAYER: &str = "preview";

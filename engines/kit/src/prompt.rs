@@ -5,9 +5,9 @@ use std::ops::Range;
 use ctxhost_engine_api::{CompletionRequest, Entry, EntryKind, Flags, Purpose, Role, Transcript};
 
 use crate::dialogue::{RepeatRule, find_repeats, is_hidden};
-use crate::redact::{redact, redacted_ends};
+use ctxhost_text::redact::{redact, redacted_ends};
 use crate::summary::envelope::wrap_untrusted;
-use crate::text::{IMAGE, clip, one_line};
+use ctxhost_text::truncate::{IMAGE, clip, one_line};
 
 /// Maximum length of the user's focus for a summary, in code points.
 pub const FOCUS_CHARS: usize = 800;

@@ -4,11 +4,11 @@ use std::ops::Range;
 
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 
-use crate::identifiers::states_fact;
-use crate::own_text::own_ranges;
+use ctxhost_text::identifiers::states_fact;
+use ctxhost_text::own_text::own_ranges;
 use crate::rules::{parse_rule, sentences};
 use crate::summary::sentences::strip_bullet;
-use crate::text::{head_and_tail, prefix, suffix};
+use ctxhost_text::truncate::{head_and_tail, prefix, suffix};
 
 /// Lower bound of a shortened request, in weighted characters.
 // What a user writes mostly fits; what is cut was pasted into the message.

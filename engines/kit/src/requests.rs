@@ -9,11 +9,11 @@ use ctxhost_engine_api::{Entry, Flags, Transcript};
 
 use crate::antecedent::Antecedent;
 use crate::dialogue::is_request;
-use crate::identifiers::states_fact;
-use crate::injected_text::request_text;
+use ctxhost_text::identifiers::states_fact;
+use ctxhost_text::injected_text::request_text;
 use crate::request_excerpt::{RequestSentences, shorten_request};
 use crate::rules::{KnownSubjects, find_rules};
-use crate::text::{FILE, IMAGE, with_placeholder};
+use ctxhost_text::truncate::{FILE, IMAGE, with_placeholder};
 use crate::wordings::WordingCounts;
 
 /// Lower bound of a shortened request: a rule or two.

@@ -14,9 +14,9 @@ use std::sync::LazyLock;
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 use regex::Regex;
 
-use crate::own_text::own_ranges;
+use ctxhost_text::own_text::own_ranges;
 use crate::summary::sentences::strip_bullet;
-use crate::text::abbreviations;
+use ctxhost_text::abbreviations;
 
 pub use changes::parse_hint;
 pub(crate) use known_subjects::KnownSubjects;

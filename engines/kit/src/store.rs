@@ -2,7 +2,7 @@
 
 use ctxhost_engine_api::{Host, SessionRef, capability};
 
-use crate::hash;
+use ctxhost_text::hash;
 
 /// Longest session id, in bytes, that is used as a key.
 // Stores limit the length of keys; a longer id is replaced by its hash.

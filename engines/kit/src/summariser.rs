@@ -8,7 +8,7 @@ use ctxhost_engine_api::{
 };
 
 use crate::chunks::{MessageGroup, oldest_part};
-use crate::redact::redact;
+use ctxhost_text::redact::redact;
 use crate::store::has_capability;
 
 /// Retries after a prompt that was too long, each without the oldest groups.

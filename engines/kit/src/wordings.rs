@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use crate::hash::fnv1a;
+use ctxhost_text::hash::fnv1a;
 
 /// Words of a request that are compared; the beginning of a pasted text says what it is.
 const COMPARED_WORDS: u8 = 40;

@@ -19,7 +19,7 @@ use ctxhost_engine_api::transcript::tokens::{group_thousands, weighted_chars};
 use ctxhost_engine_api::{EngineError, Entry, Flags, Result, Role, Transcript};
 use ctxhost_engine_kit::masks::first_names;
 use ctxhost_engine_kit::settings::setting_error;
-use ctxhost_engine_kit::text::head_and_tail;
+use ctxhost_text::truncate::head_and_tail;
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
 use crate::decisions::{PruneLevel, SessionDecisions};

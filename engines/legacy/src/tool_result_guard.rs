@@ -10,7 +10,7 @@ use ctxhost_engine_api::transcript::tokens::{self, group_thousands, weighted_cha
 use ctxhost_engine_api::{Entry, Flags, Role, Transcript};
 use ctxhost_engine_kit::caps::cut_arguments;
 use ctxhost_engine_kit::live_round::{self, LiveRoundCuts};
-use ctxhost_engine_kit::text::{TextLimit, truncate};
+use ctxhost_text::truncate::{TextLimit, truncate};
 use serde_json::Value;
 
 use self::blocks::{BlockBudget, BlockWeights};

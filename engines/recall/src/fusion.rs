@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use ctxhost_engine_kit::retrieval::{RankedSlices, SearchQuery};
-use ctxhost_engine_kit::search::SliceScores;
+use ctxhost_text::search::SliceScores;
 
 use crate::session::RecallSession;
 

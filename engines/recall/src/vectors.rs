@@ -13,8 +13,8 @@ use std::collections::HashMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ctxhost_engine_api::{Embeddings, EngineError, ErrorKind, Result, Transcript};
-use ctxhost_engine_kit::hash;
-use ctxhost_engine_kit::search::SliceScores;
+use ctxhost_text::hash;
+use ctxhost_text::search::SliceScores;
 use serde::{Deserialize, Serialize};
 
 use crate::session::RecallSession;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ctxhost_engine_api::transcript::log::TranscriptLog;
 use ctxhost_engine_api::{SessionRef, Transcript};
-use ctxhost_engine_kit::injected_text::request_text;
+use ctxhost_text::injected_text::request_text;
 
 use crate::ignored_compactions::IgnoredCompactions;
 use crate::session_directory::{CACHE_TTL_MS, SessionDirectory, SessionRegistration};

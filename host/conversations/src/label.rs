@@ -3,7 +3,7 @@
 use axum::http::HeaderMap;
 use axum::http::header::USER_AGENT;
 use ctxhost_engine_api::{Entry, Transcript};
-use ctxhost_engine_kit::injected_text;
+use ctxhost_text::injected_text;
 
 /// The longest title, in characters.
 const TITLE_MAX_CHARS: usize = 72;

@@ -3,7 +3,7 @@
 use ctxhost_dialects::inbound::ParsedEntry;
 use ctxhost_dialects::message::UserMessage;
 use ctxhost_dialects::{ChatBlock, ChatMessage};
-use ctxhost_engine_kit::injected_text;
+use ctxhost_text::injected_text;
 
 /// New items, and their entries.
 #[derive(Clone, Debug, Default)]

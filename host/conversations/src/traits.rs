@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use ctxhost_engine_kit::injected_text;
+use ctxhost_text::injected_text;
 use serde_json::Value;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed};
 

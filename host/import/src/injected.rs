@@ -1,6 +1,6 @@
 //! Marks text that an agent wrote into a message of the user, so that it does not count as a request.
 
-use ctxhost_engine_kit::injected_text::user_text;
+use ctxhost_text::injected_text::user_text;
 
 /// Element of several agents for text that is not the user's.
 const OPEN: &str = "<system-reminder>";

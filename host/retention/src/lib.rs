@@ -33,7 +33,7 @@ use std::collections::HashMap;
 use ctxhost_engine_api::{EntryKind, Flags, PlanItem, Transcript};
 
 pub use categories::{Category, CategoryShare, Shares};
-pub use ctxhost_engine_kit::redact::{contains_secret, redact, replace_secrets};
+pub use ctxhost_text::redact::{contains_secret, redact, replace_secrets};
 pub use ledger::render_ledger;
 pub use matching::normalize;
 pub use names::{names_and_symbols_in, names_in, texts_of};

@@ -1,7 +1,7 @@
 //! Names that must be exact, by the engines' definition.
 
 use ctxhost_engine_api::{EntryKind, Message, PlanItem, ToolCall};
-use ctxhost_engine_kit::identifiers::{Identifier, IdentifierKind, for_each_identifier};
+use ctxhost_text::identifiers::{Identifier, IdentifierKind, for_each_identifier};
 use serde_json::Value;
 
 use super::redact;

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use ctxhost_engine_api::transcript::log::NewEntry;
 use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::{ContentBlock, EntryKind, Flags, Message, PlanItem, Role};
-use ctxhost_engine_kit::injected_text::is_injected_message;
+use ctxhost_text::injected_text::is_injected_message;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;

@@ -2,7 +2,7 @@
 
 use ctxhost_engine_api::transcript::log::NewEntry;
 use ctxhost_engine_api::{EntryKind, Role};
-use ctxhost_engine_kit::injected_text::tool_output;
+use ctxhost_text::injected_text::tool_output;
 
 use super::contents::SessionContents;
 use super::record::{Record, RecordKind};

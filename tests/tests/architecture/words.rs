@@ -40,7 +40,7 @@ const IRREGULAR_PARTICIPLES: &[&str] = &[
 
 /// Sources of what is shipped.
 fn product() -> Vec<(PathBuf, String)> {
-    ["engine-api/src", "engines", "host"]
+    ["engine-api/src", "text/src", "engines", "host"]
         .into_iter()
         .flat_map(|folder| sources(&root().join(folder)))
         .collect()

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::reference::OptionName;
-use crate::own_text::own_ranges;
+use ctxhost_text::own_text::own_ranges;
 
 /// The label of an item at the beginning of a line: `2.`, `b)`, `**Option B:**`, `方案B：`.
 const LABEL: &str = concat!(

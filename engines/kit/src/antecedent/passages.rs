@@ -6,8 +6,8 @@ use std::sync::LazyLock;
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 use regex::Regex;
 
-use crate::identifiers::for_each_identifier;
-use crate::own_text::own_ranges;
+use ctxhost_text::identifiers::for_each_identifier;
+use ctxhost_text::own_text::own_ranges;
 use crate::rules::sentences;
 use crate::summary::sentences::strip_bullet;
 

@@ -8,7 +8,7 @@ use regex::Regex;
 
 use super::MOST_REQUEST_CHARS;
 use crate::dialogue::is_assent;
-use crate::identifiers::for_each_identifier;
+use ctxhost_text::identifiers::for_each_identifier;
 use crate::rules::find_rules;
 
 /// What a request refers to.

@@ -71,7 +71,7 @@ mod tests {
     use ctxhost_engine_api::testing::TranscriptBuilder;
 
     use super::*;
-    use crate::text::clip;
+    use ctxhost_text::truncate::clip;
 
     #[test]
     fn arguments_stay_json_and_calls_keep_their_ids() {

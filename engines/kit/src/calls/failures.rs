@@ -6,8 +6,8 @@ use ctxhost_engine_api::transcript::open_calls::OpenCalls;
 use ctxhost_engine_api::{Entry, Transcript};
 
 use super::{describe_call, failure_status, has_failed, printed_text};
-use crate::redact::redact;
-use crate::text::{clip, one_line, prefix};
+use ctxhost_text::redact::redact;
+use ctxhost_text::truncate::{clip, one_line, prefix};
 
 /// Weighted characters read of an output.
 // Redaction time grows with the length, and only one line is rendered.

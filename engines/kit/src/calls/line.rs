@@ -6,7 +6,7 @@ use ctxhost_engine_api::{Entry, Flags, ToolCall, Transcript};
 use super::commands::command_argument;
 use super::find_call;
 use super::outcomes::outcome;
-use crate::text::{clip, one_line};
+use ctxhost_text::truncate::{clip, one_line};
 
 /// Length of one argument in a line, in weighted characters: a path or a command.
 const ARGUMENT_CHARS: u64 = 100;

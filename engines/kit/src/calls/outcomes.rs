@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::text::{prefix, suffix};
+use ctxhost_text::truncate::{prefix, suffix};
 
 /// The ends of an output that are searched for an exit code, in weighted characters.
 const EXIT_CODE_CHARS: u64 = 400;

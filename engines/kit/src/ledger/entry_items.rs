@@ -11,10 +11,10 @@ use crate::calls::{
 };
 use crate::dialogue::{is_hidden, is_request};
 use crate::files::FileOperation;
-use crate::injected_text::request_text;
-use crate::redact::redact;
+use ctxhost_text::injected_text::request_text;
+use ctxhost_text::redact::redact;
 use crate::summary::envelope::unwrap_summary;
-use crate::text::{IMAGE, one_line, prefix};
+use ctxhost_text::truncate::{IMAGE, one_line, prefix};
 
 /// Weighted characters read of one request.
 // No window gives a request more, and redacting eight million takes seconds.

@@ -9,7 +9,7 @@ use regex::Regex;
 use super::requests::RequestKind;
 use crate::caps::fair_cap;
 use crate::summary::envelope::escape_tag;
-use crate::text::{clip, one_line, prefix};
+use ctxhost_text::truncate::{clip, one_line, prefix};
 
 /// A mark before the text of a line: `[changed, 3x]`, `[exit 101]`. A shell's own `[ -f x ]` starts
 /// with a space and does not match.

@@ -3,11 +3,11 @@
 use std::collections::HashSet;
 
 use super::items::{LedgerItem, NameAuthor};
-use crate::identifiers::{
+use ctxhost_text::identifiers::{
     Identifier, IdentifierKind, for_each_identifier, for_each_stated_fact, for_each_stated_id,
 };
-use crate::redact::redact;
-use crate::text::{clip, prefix};
+use ctxhost_text::redact::redact;
+use ctxhost_text::truncate::{clip, prefix};
 
 /// Length of a label, in weighted characters.
 const WORD_CHARS: u64 = 24;

@@ -2,7 +2,7 @@
 
 use super::{NameRow, NameSet};
 use crate::files::FileOperation;
-use crate::identifiers::{Identifier, IdentifierKind, for_each_identifier};
+use ctxhost_text::identifiers::{Identifier, IdentifierKind, for_each_identifier};
 
 /// Tag of a rendered list.
 pub const TAG: &str = "names";

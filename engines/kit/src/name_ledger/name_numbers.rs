@@ -6,7 +6,7 @@ use std::hash::BuildHasher;
 use foldhash::quality::FixedState;
 
 use super::NameRow;
-use crate::hash::BuildIdentityHasher;
+use ctxhost_text::hash::BuildIdentityHasher;
 
 /// The numbers of names.
 #[derive(Clone, Debug, Default)]
@@ -58,7 +58,7 @@ mod tests {
     use super::super::NameLedger;
     use super::super::mentions::{Mention, MentionPlace};
     use super::*;
-    use crate::identifiers::{Identifier, IdentifierKind};
+    use ctxhost_text::identifiers::{Identifier, IdentifierKind};
 
     #[test]
     fn names_with_the_same_hash_have_numbers_of_their_own() {

@@ -9,10 +9,10 @@ use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::{Entry, EntryKind, Role, Transcript};
 
 use crate::dialogue::is_hidden;
-use crate::hash;
+use ctxhost_text::hash;
 use crate::name_ledger::NameLedger;
 use crate::requests::RequestList;
-use crate::search::{TermIndex, for_each_term, split_into_slices};
+use ctxhost_text::search::{TermIndex, for_each_term, split_into_slices};
 
 use super::entry_masks::EntryMasks;
 use super::file_reads::FileReads;

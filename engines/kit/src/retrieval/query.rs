@@ -6,8 +6,8 @@ use std::collections::HashSet;
 use ctxhost_engine_api::Transcript;
 
 use crate::cuts::trailing_frame;
-use crate::injected_text::request_text;
-use crate::search::for_each_term;
+use ctxhost_text::injected_text::request_text;
+use ctxhost_text::search::for_each_term;
 
 use super::HistoryIndex;
 

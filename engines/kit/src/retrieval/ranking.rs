@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
 use crate::best_first::{key_of, number_of};
-use crate::search::SliceScores;
+use ctxhost_text::search::SliceScores;
 
 use super::history_index::{EntryRow, HistoryIndex, NO_ENTRY};
 use super::query::SearchQuery;

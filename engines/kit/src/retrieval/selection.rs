@@ -7,7 +7,7 @@ use ctxhost_engine_api::{Entry, Flags, Role, Transcript};
 
 use crate::cuts::frame_around;
 use crate::excerpt::{GAP_TOKENS, HEADER_TOKENS, frame_tokens, quote_parts, render_excerpt};
-use crate::hash::BuildIdentityHasher;
+use ctxhost_text::hash::BuildIdentityHasher;
 use crate::rules::UserRules;
 
 use super::history_index::{HistoryIndex, TextSlice};

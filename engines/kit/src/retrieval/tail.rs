@@ -9,7 +9,7 @@ use crate::antecedent::quote_tokens;
 use crate::cuts::{frame_around, trailing_frame};
 use crate::live_round::LiveRoundCuts;
 use crate::name_ledger::{NameList, NameSet};
-use crate::redact::redact;
+use ctxhost_text::redact::redact;
 use crate::requests::{RequestForm, RequestRoom};
 use crate::settings::share_of;
 

@@ -3,8 +3,8 @@
 use ctxhost_engine_api::{Entry, ToolAnswer, ToolSpec, Transcript};
 use serde_json::{Value, json};
 
-use crate::redact::SecretRanges;
-use crate::text::{clip, one_line};
+use ctxhost_text::redact::SecretRanges;
+use ctxhost_text::truncate::{clip, one_line};
 
 use super::history_index::{HistoryIndex, TextSlice};
 use super::query::SearchQuery;

@@ -2,9 +2,9 @@
 
 use super::changes::{LANGUAGE_NAMES, is_end, without_hints};
 use super::{cues_of, is_change, without_cues};
-use crate::hash::fnv1a;
-use crate::identifiers::for_each_identifier;
-use crate::search::distinct_terms;
+use ctxhost_text::hash::fnv1a;
+use ctxhost_text::identifiers::for_each_identifier;
+use ctxhost_text::search::distinct_terms;
 
 /// Common share of two subjects from which the later rule replaces the earlier; lower if it
 /// announces a change.

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::OnceLock;
 
 use super::{RuleSentence, RuleSubject, find_rules_and_hints, parse_hint, parse_rule};
-use crate::identifiers::for_each_name;
+use ctxhost_text::identifiers::for_each_name;
 use crate::name_ledger::NameLedger;
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 

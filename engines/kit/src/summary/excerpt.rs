@@ -10,10 +10,10 @@ use super::merge::merge;
 use super::sections::SummarySections;
 use crate::attachments;
 use crate::dialogue::{self, RepeatRule};
-use crate::injected_text::request_text;
+use ctxhost_text::injected_text::request_text;
 use crate::ledger::strip_ledger;
-use crate::redact::{redact, redacted_ends};
-use crate::text::{IMAGE, head_and_tail, with_placeholder};
+use ctxhost_text::redact::{redact, redacted_ends};
+use ctxhost_text::truncate::{IMAGE, head_and_tail, with_placeholder};
 
 // Only head and end of a longer message are read: the question follows the pasted text.
 const HEAD_CHARS: u64 = 6_000;

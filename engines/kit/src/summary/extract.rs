@@ -13,8 +13,8 @@ use super::sections::{
 };
 use super::sentences::{Sentence, sentences_with_topics, strip_bullet, strip_emphasis};
 use super::similarity::LineWords;
-use crate::identifiers;
-use crate::own_text::own_text;
+use ctxhost_text::identifiers;
+use ctxhost_text::own_text::own_text;
 use crate::rules::{RuleLines, parse_hint, parse_rule, rejects_previous};
 
 /// Number of newest messages that are searched for identifiers.

@@ -2,7 +2,7 @@
 
 use super::sections::{MAX_CONSTRAINTS, MAX_DECISIONS, MAX_LINES, MAX_REQUESTS, SummarySections};
 use super::similarity::{LineWords, keep_newest_unique};
-use crate::identifiers::MAX_IDENTIFIERS;
+use ctxhost_text::identifiers::MAX_IDENTIFIERS;
 use crate::rules::{RuleLines, drop_replaced};
 
 /// Marks a task that the newest part of the conversation does not mention.

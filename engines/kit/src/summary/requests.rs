@@ -6,7 +6,7 @@ use super::excerpt::{ExcerptRole, MessageExcerpt};
 use super::sections::{MAX_REQUESTS, REQUEST_LIMIT_CHARS};
 use super::sentences::{strip_bullet, strip_emphasis};
 use crate::antecedent::quote_antecedent;
-use crate::text::prefix;
+use ctxhost_text::truncate::prefix;
 
 /// Marks a truncated request; the ledger has the full text.
 const MORE: &str = " […]";

@@ -3,8 +3,8 @@
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 
 use super::envelope::is_markup;
-use crate::text::abbreviations;
-use crate::text::one_line;
+use ctxhost_text::abbreviations;
+use ctxhost_text::truncate::one_line;
 
 /// Minimum length of a sentence, in weighted characters.
 const MIN_SENTENCE_CHARS: u64 = 8;

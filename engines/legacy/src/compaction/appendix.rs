@@ -10,8 +10,8 @@ use ctxhost_engine_kit::calls::{failure_status, has_failed, render_failure_line}
 use ctxhost_engine_kit::cuts::recent_turns_start;
 use ctxhost_engine_kit::dialogue::is_hidden;
 use ctxhost_engine_kit::files::FileLedger;
-use ctxhost_engine_kit::redact::redact;
-use ctxhost_engine_kit::text::{IMAGE, clip, one_line, prefix};
+use ctxhost_text::redact::redact;
+use ctxhost_text::truncate::{IMAGE, clip, one_line, prefix};
 
 use super::cut::SummaryTask;
 use super::workspace;

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use ctxhost_engine_api::{CompactRequest, Host, Transcript};
-use ctxhost_engine_kit::identifiers::anonymise;
+use ctxhost_text::identifiers::anonymise;
 
 use crate::decisions::DecisionStore;
 use crate::settings::{IdentifierPolicy, Settings, share_of};

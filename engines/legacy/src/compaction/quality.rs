@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use ctxhost_engine_kit::identifiers::is_mentioned;
+use ctxhost_text::identifiers::is_mentioned;
 use ctxhost_engine_kit::summary::{HEADINGS, is_answered_line};
 
 /// Number of compared keywords of a request.

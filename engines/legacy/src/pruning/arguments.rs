@@ -3,7 +3,7 @@
 use ctxhost_engine_api::transcript::tokens::group_thousands;
 use ctxhost_engine_api::{Entry, Flags};
 use ctxhost_engine_kit::calls::shorten_arguments;
-use ctxhost_engine_kit::text::{TextLimit, truncate};
+use ctxhost_text::truncate::{TextLimit, truncate};
 
 use super::LAYER;
 use crate::results::Replacement;

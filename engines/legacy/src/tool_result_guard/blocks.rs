@@ -2,7 +2,7 @@
 //! a line for the omitted blocks.
 
 use ctxhost_engine_api::transcript::tokens::{IMAGE_TOKENS, weighted_chars};
-use ctxhost_engine_kit::text::{TextLimit, truncate, truncate_blocks};
+use ctxhost_text::truncate::{TextLimit, truncate, truncate_blocks};
 use serde_json::{Value, json};
 
 use super::OriginalLocation;

@@ -2,7 +2,7 @@
 
 use ctxhost_engine_api::Message;
 use ctxhost_engine_api::transcript::tokens::{self, weighted_chars};
-use ctxhost_engine_kit::text::weighted_len;
+use ctxhost_text::truncate::weighted_len;
 use serde_json::{Value, json};
 
 #[test]

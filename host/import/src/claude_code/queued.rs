@@ -143,7 +143,7 @@ fn sources(record: &JsonRecord) -> impl Iterator<Item = &str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ctxhost_engine_kit::injected_text::user_text;
+    use ctxhost_text::injected_text::user_text;
 
     fn text_of_record(record: &Value) -> String {
         let line = record.to_string();

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::super::tests::{CLAUDE_CODE, messages, roles, texts};
 use super::super::transcript::{ImportedCompaction, ImportedItem};
 use super::super::{ImportFormat, ImportedTranscript, import_messages};
-use ctxhost_engine_kit::injected_text::user_text;
+use ctxhost_text::injected_text::user_text;
 
 fn of(records: &[Value]) -> ImportedTranscript {
     let lines: Vec<String> = records.iter().map(Value::to_string).collect();

@@ -94,7 +94,7 @@ fn text_that_opencode_adds_to_a_prompt_is_not_the_users() {
     let imported = of(&[asked, reply(2, &[text("done")]), alone]);
     let requests: Vec<String> = texts(&imported);
     let of_user =
-        requests.iter().map(|text| ctxhost_engine_kit::injected_text::user_text(text).into_owned());
+        requests.iter().map(|text| ctxhost_text::injected_text::user_text(text).into_owned());
     assert_eq!(of_user.collect::<Vec<_>>(), ["fix a.rs", "done", ""]);
     assert!(requests.iter().all(|text| !text.starts_with("Called")), "{requests:?}");
     assert!(requests[0].contains("Called the Read tool"), "the model saw it");

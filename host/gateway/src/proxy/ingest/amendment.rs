@@ -10,7 +10,7 @@ use ctxhost_conversations::{
     Conversation, HistoryRewrite, ItemEdits, KnownItems, RequestItems, text_hash, text_of_content,
 };
 use ctxhost_dialects::inbound::{InboundDialect, ItemGroup, ParseContext, ParsedEntry, json_items};
-use ctxhost_engine_kit::injected_text;
+use ctxhost_text::injected_text;
 use ctxhost_session::{Record, RecordBody, Session};
 
 /// What a client has changed in a conversation, and the new items after that.

@@ -12,7 +12,7 @@ use super::{IngestError, IngestedRequest, RequestMeta, has_foreign_summary, is_o
 use crate::proxy::client_compaction;
 use crate::proxy::core::Proxy;
 use ctxhost_agent::SessionGuard;
-use ctxhost_engine_kit::injected_text;
+use ctxhost_text::injected_text;
 use ctxhost_session::Session;
 
 impl Proxy {

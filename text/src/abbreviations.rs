@@ -25,7 +25,7 @@ const MOST_CUT_CHARS: usize = 4;
 
 /// Whether the full stop at the end of `before` ends no sentence. `before` begins with the line, and
 /// `behind` is the rest of it.
-pub(crate) fn continues(before: &str, behind: &str) -> bool {
+pub fn continues(before: &str, behind: &str) -> bool {
     // The words of a line are searched from its end, so that a long line costs no more.
     let mut words = before.rsplit(char::is_whitespace);
     let word = words.next().unwrap_or_default().trim_start_matches(is_opening);

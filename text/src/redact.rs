@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use regex::{Captures, Regex};
 
-use crate::text::ends;
+use crate::truncate::ends;
 
 mod named;
 mod signs;

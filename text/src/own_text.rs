@@ -14,7 +14,7 @@ pub fn own_parts(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// The ranges of a message that are the user's own.
-pub(crate) fn own_ranges(text: &str) -> Vec<Range<usize>> {
+pub fn own_ranges(text: &str) -> Vec<Range<usize>> {
     let mut own = Vec::new();
     let mut block = None;
     let mut start = 0;

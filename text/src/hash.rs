@@ -3,7 +3,7 @@
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// For maps whose keys are hashes already.
-pub(crate) type BuildIdentityHasher = BuildHasherDefault<IdentityHasher>;
+pub type BuildIdentityHasher = BuildHasherDefault<IdentityHasher>;
 
 /// Offset and prime of 64-bit FNV-1a.
 const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
@@ -16,7 +16,7 @@ pub fn fnv1a(text: &str) -> u64 {
 
 /// The hash of a key is the key.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct IdentityHasher(u64);
+pub struct IdentityHasher(u64);
 
 impl Hasher for IdentityHasher {
     fn finish(&self) -> u64 {

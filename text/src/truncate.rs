@@ -1,8 +1,7 @@
 //! Cuts text to a size in weighted characters, never inside a character.
 
-pub(crate) mod abbreviations;
+
 mod blocks;
-pub mod fingerprint;
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -185,7 +184,7 @@ pub fn head_and_tail<'a>(
 }
 
 /// Head and end of a text, in weighted characters; `None` if nothing is between them.
-pub(crate) fn ends(text: &str, head_chars: u64, end_chars: u64) -> Option<(&str, &str)> {
+pub fn ends(text: &str, head_chars: u64, end_chars: u64) -> Option<(&str, &str)> {
     let head = prefix(text, head_chars, 1);
     let rest = text.get(head.len()..).unwrap_or("");
     let end = suffix(rest, end_chars, 1);

@@ -47,7 +47,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::text::tests::recorded;
+    use crate::truncate::tests::recorded;
 
     fn sizes(texts: &[&str], max_chars: u64) -> Vec<usize> {
         let cut = truncate_blocks(texts, TextLimit::with_max_chars(max_chars), recorded);
