@@ -1,6 +1,5 @@
 //! Cuts text to a size in weighted characters, never inside a character.
 
-
 mod blocks;
 
 use std::borrow::Cow;

@@ -5,10 +5,10 @@ use std::ops::Range;
 use ctxhost_engine_api::{Role, Transcript};
 use ctxhost_engine_kit::calls::{has_failed, render_failure_line};
 use ctxhost_engine_kit::files::FileLedger;
-use ctxhost_text::redact::redact;
 use ctxhost_engine_kit::summary::{
     ExcerptRole, SummaryOutline, earlier_summaries, extract_sections, message_excerpts,
 };
+use ctxhost_text::redact::redact;
 use ctxhost_text::truncate::{clip, one_line};
 
 use crate::layout::is_boundary_message;

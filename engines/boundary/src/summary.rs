@@ -3,11 +3,11 @@
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 use ctxhost_engine_api::{CompactRequest, EngineError, EntryKind, Host, Result, Transcript};
 use ctxhost_engine_kit::chunks::{MessageGroup, message_groups};
-use ctxhost_text::injected_text::request_text;
 use ctxhost_engine_kit::summariser::{
     EXTRACTIVE, WrittenSummary, attempt, failure_note, has_model, request_summary_dropping_oldest,
 };
 use ctxhost_engine_kit::summary::SummaryOutline;
+use ctxhost_text::injected_text::request_text;
 
 use crate::layout::BoundaryLayout;
 use crate::sections::{self, MESSAGES, NEXT, TEMPLATE};

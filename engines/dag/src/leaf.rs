@@ -4,10 +4,10 @@ use ctxhost_engine_api::{Entry, EntryKind, HistoryEntry, Role, Transcript};
 use ctxhost_engine_kit::antecedent::Antecedent;
 use ctxhost_engine_kit::calls::{describe_call, find_call, has_failed};
 use ctxhost_engine_kit::dialogue::{is_assent, is_hidden};
+use ctxhost_engine_kit::rules::find_rules;
 use ctxhost_text::hash;
 use ctxhost_text::identifiers::for_each_identifier;
 use ctxhost_text::redact::{redact, redacted_ends};
-use ctxhost_engine_kit::rules::find_rules;
 use ctxhost_text::truncate::{clip, one_line};
 use serde_json::Value;
 

@@ -1,6 +1,6 @@
 //! Hides replaced rules in an outline: their text, the beginning of one that was cut, and names that only they have.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use ctxhost_text::fingerprint::TextFingerprint;
 
@@ -13,8 +13,8 @@ const NAMES: &str = "names: ";
 /// Bytes of a rule by which a cut one is known.
 const LEAST_BEGIN_BYTES: usize = 12;
 
-/// An outline without the replaced `rules` and the `names` that only they have, which are sorted.
-pub(crate) fn hide_replaced(outline: &str, rules: &[&str], names: &[String]) -> String {
+/// An outline without the replaced `rules` and the `names` that only they have.
+pub(crate) fn hide_replaced(outline: &str, rules: &[&str], names: &HashSet<Box<str>>) -> String {
     if rules.is_empty() {
         return outline.to_owned();
     }
@@ -88,12 +88,9 @@ fn hide_cut(line: &str, rules: &RuleBegins<'_>) -> String {
 }
 
 /// A line whose names lack `names`.
-fn hide_names(line: &str, names: &[String]) -> String {
+fn hide_names(line: &str, names: &HashSet<Box<str>>) -> String {
     let Some((before, list)) = line.rsplit_once(NAMES) else { return line.to_owned() };
-    let is_hidden = |name: &str| {
-        let name = name.trim_end_matches(CUT);
-        names.binary_search_by(|hidden| hidden.as_str().cmp(name)).is_ok()
-    };
+    let is_hidden = |name: &str| names.contains(name.trim_end_matches(CUT));
     let kept: Vec<&str> = list.split(", ").filter(|name| !is_hidden(name)).collect();
     if kept.is_empty() {
         before.trim_end_matches([' ', '|']).to_owned()
@@ -111,7 +108,7 @@ mod tests {
     #[test]
     fn a_replaced_rule_and_its_names_are_hidden() {
         let rules = ["Always deploy to the region eu_west."];
-        let names = ["eu_west".to_owned()];
+        let names = HashSet::from(["eu_west".into()]);
         let outline = "[d0-0, 4 entries] user: Fix it. Always deploy to the region eu_west.; Done. | names: a.rs, eu_west\n\
             [d0-1, 2 entries] user: Always deploy to the region eu_w…; Deployed to eu_west. | names: eu_west";
         assert_eq!(

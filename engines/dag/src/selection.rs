@@ -3,13 +3,13 @@
 use ctxhost_engine_api::Transcript;
 use ctxhost_engine_api::transcript::tokens::CHARS_PER_TOKEN;
 use ctxhost_engine_kit::name_ledger::NameList;
-use ctxhost_text::redact::redact;
 use ctxhost_engine_kit::requests::{LONG_SLACK_PART, RequestRoom};
 use ctxhost_engine_kit::retrieval::{
     NoteShares, PromptRanking, RankedSlices, RequestLayout, SliceFinder,
 };
 use ctxhost_engine_kit::rules::RuleList;
 use ctxhost_engine_kit::settings::share_of;
+use ctxhost_text::redact::redact;
 
 use crate::STYLE;
 use crate::node::NodeId;

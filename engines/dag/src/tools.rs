@@ -6,12 +6,12 @@ use ctxhost_engine_api::{
     Entry, HistoryEntry, Host, SessionRef, ToolAnswer, ToolCallRequest, ToolSpec, Transcript,
     capability,
 };
-use ctxhost_text::redact::redact;
 use ctxhost_engine_kit::retrieval::{
     EXPAND, SEARCH, SearchQuery, TextSlice, failure, number_argument, read_history, render_entry,
     search_limit, search_tool, text_argument,
 };
 use ctxhost_engine_kit::store::has_capability;
+use ctxhost_text::redact::redact;
 use ctxhost_text::truncate::{clip, prefix};
 
 use crate::node::{NodeId, ROOT};

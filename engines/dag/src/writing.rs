@@ -5,10 +5,10 @@
 
 use ctxhost_engine_api::{CallId, EngineError, ErrorKind, Host, Result, SessionRef, Transcript};
 use ctxhost_engine_kit::prompt::{RULES, SummaryPrompt};
-use ctxhost_text::redact::redacted_ends;
-use ctxhost_text::search::distinct_terms;
 use ctxhost_engine_kit::session_map::SessionMap;
 use ctxhost_engine_kit::summariser::{attempt, has_model, request_summary};
+use ctxhost_text::redact::redacted_ends;
+use ctxhost_text::search::distinct_terms;
 use ctxhost_text::truncate::{head_and_tail, one_line};
 
 use crate::node::NodeId;

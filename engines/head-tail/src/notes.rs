@@ -8,12 +8,12 @@ use ctxhost_engine_api::{Entry, EntryKind, Transcript};
 use ctxhost_engine_kit::antecedent::states_task;
 use ctxhost_engine_kit::calls::{open_failures, render_failure_line};
 use ctxhost_engine_kit::history_fold::HistoryFold;
-use ctxhost_text::injected_text::request_text;
-use ctxhost_text::redact::redact;
 use ctxhost_engine_kit::summary::{
     ExcerptRole, SummarySections, earlier_summaries, extract_sections, merge, message_excerpts,
     render_bullets,
 };
+use ctxhost_text::injected_text::request_text;
+use ctxhost_text::redact::redact;
 use ctxhost_text::truncate::{cap_with_marker, clip, one_line, prefix};
 use regex::Regex;
 

@@ -9,11 +9,11 @@ use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::{Entry, EntryKind, Flags, Role, Transcript};
 
 use crate::dialogue::{is_assent, is_hidden};
-use ctxhost_text::injected_text::request_text;
 use crate::ledger::listed_requests;
-use ctxhost_text::redact::redact;
 use crate::request_excerpt::LEAST_REQUEST_CHARS;
 use crate::summary::envelope::unwrap_summary;
+use ctxhost_text::injected_text::request_text;
+use ctxhost_text::redact::redact;
 use ctxhost_text::truncate::{clip, one_line};
 
 use reference::Reference;

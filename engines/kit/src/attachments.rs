@@ -8,8 +8,8 @@ use ctxhost_engine_api::{Entry, EntryKind, Flags, ToolCall, Transcript};
 
 use crate::calls::find_result;
 use crate::files::{FileLedger, plain_tool_name};
-use ctxhost_text::redact::redact;
 use crate::summary::envelope::{untrusted_parts, wrap_untrusted};
+use ctxhost_text::redact::redact;
 use ctxhost_text::truncate::{TextLimit, one_line, truncate};
 
 /// The first line of every attachment text.

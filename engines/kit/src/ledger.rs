@@ -24,8 +24,8 @@ use ctxhost_engine_api::{EntryKind, Transcript};
 use crate::budget::RoomSettings;
 use crate::dialogue::is_hidden;
 use crate::name_ledger::{EntryMentions, NameLedger, NameSet, TAG as NAMES};
-use ctxhost_text::redact::redact;
 use crate::settings::share_of;
+use ctxhost_text::redact::redact;
 
 use entry_items::{EntryItems, NameUse};
 use items::{LedgerItem, LedgerItems};

@@ -5,10 +5,10 @@ use ctxhost_engine_api::{Entry, Flags, Role, Transcript};
 use serde_json::Value;
 
 use crate::calls::{render_result_line, shorten_arguments};
-use ctxhost_text::identifiers::for_each_identifier;
 use crate::name_ledger::NameLedger;
-use ctxhost_text::redact::redact;
 use crate::replacement::Replacement;
+use ctxhost_text::identifiers::for_each_identifier;
+use ctxhost_text::redact::redact;
 use ctxhost_text::truncate::clip;
 
 /// Length of an argument text of an old call, in weighted characters.

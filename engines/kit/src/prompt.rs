@@ -5,8 +5,8 @@ use std::ops::Range;
 use ctxhost_engine_api::{CompletionRequest, Entry, EntryKind, Flags, Purpose, Role, Transcript};
 
 use crate::dialogue::{RepeatRule, find_repeats, is_hidden};
-use ctxhost_text::redact::{redact, redacted_ends};
 use crate::summary::envelope::wrap_untrusted;
+use ctxhost_text::redact::{redact, redacted_ends};
 use ctxhost_text::truncate::{IMAGE, clip, one_line};
 
 /// Maximum length of the user's focus for a summary, in code points.

@@ -4,10 +4,10 @@ use std::ops::Range;
 
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 
-use ctxhost_text::identifiers::states_fact;
-use ctxhost_text::own_text::own_ranges;
 use crate::rules::{parse_rule, sentences};
 use crate::summary::sentences::strip_bullet;
+use ctxhost_text::identifiers::states_fact;
+use ctxhost_text::own_text::own_ranges;
 use ctxhost_text::truncate::{head_and_tail, prefix, suffix};
 
 /// Lower bound of a shortened request, in weighted characters.

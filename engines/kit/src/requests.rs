@@ -9,12 +9,12 @@ use ctxhost_engine_api::{Entry, Flags, Transcript};
 
 use crate::antecedent::Antecedent;
 use crate::dialogue::is_request;
-use ctxhost_text::identifiers::states_fact;
-use ctxhost_text::injected_text::request_text;
 use crate::request_excerpt::{RequestSentences, shorten_request};
 use crate::rules::{KnownSubjects, find_rules};
-use ctxhost_text::truncate::{FILE, IMAGE, with_placeholder};
 use crate::wordings::WordingCounts;
+use ctxhost_text::identifiers::states_fact;
+use ctxhost_text::injected_text::request_text;
+use ctxhost_text::truncate::{FILE, IMAGE, with_placeholder};
 
 /// Lower bound of a shortened request: a rule or two.
 const LEAST_EXCERPT_TOKENS: u64 = 40;

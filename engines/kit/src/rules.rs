@@ -6,6 +6,7 @@ mod known_subjects;
 mod narrative;
 mod subject;
 mod user_rules;
+mod withdrawn_names;
 
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
@@ -14,9 +15,9 @@ use std::sync::LazyLock;
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 use regex::Regex;
 
-use ctxhost_text::own_text::own_ranges;
 use crate::summary::sentences::strip_bullet;
 use ctxhost_text::abbreviations;
+use ctxhost_text::own_text::own_ranges;
 
 pub use changes::parse_hint;
 pub(crate) use known_subjects::KnownSubjects;

@@ -8,8 +8,8 @@ use ctxhost_engine_api::{
 };
 
 use crate::chunks::{MessageGroup, oldest_part};
-use ctxhost_text::redact::redact;
 use crate::store::has_capability;
+use ctxhost_text::redact::redact;
 
 /// Retries after a prompt that was too long, each without the oldest groups.
 const OVERFLOW_TRIES: u32 = 3;

@@ -16,11 +16,11 @@ use ctxhost_engine_api::{
     IngestRequest, Plan, Result, Role, SessionRef, Transcript,
 };
 use ctxhost_engine_kit::name_ledger::NameSet;
-use ctxhost_text::redact::redact;
 use ctxhost_engine_kit::session_map::SessionMap;
 use ctxhost_engine_kit::settings::share_of;
 use ctxhost_engine_kit::sliding_window::{EntrySelection, SlidingWindow, WindowCut};
 use ctxhost_engine_kit::store::{has_key_value_store, session_key};
+use ctxhost_text::redact::redact;
 
 use results::ResultMasks;
 pub use settings::Settings;

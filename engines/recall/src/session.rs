@@ -7,10 +7,10 @@ use std::ops::Range;
 use ctxhost_engine_api::{Entry, EntryKind, Flags, Transcript};
 use ctxhost_engine_kit::cursor::TranscriptCursor;
 use ctxhost_engine_kit::dialogue::is_hidden;
-use ctxhost_text::injected_text::request_text;
 use ctxhost_engine_kit::retrieval::{HistoryIndex, RequestLayout};
 use ctxhost_engine_kit::rules::UserRules;
 use ctxhost_engine_kit::summary::unwrap_summary;
+use ctxhost_text::injected_text::request_text;
 
 use crate::LAYER;
 use crate::folded::FoldedEntries;

@@ -4,11 +4,11 @@ use ctxhost_engine_api::serde_json::{Value, json};
 use ctxhost_engine_api::{
     EngineError, ErrorKind, Result, ToolAnswer, ToolCallRequest, ToolSpec, Transcript,
 };
-use ctxhost_text::redact::redact;
 use ctxhost_engine_kit::retrieval::{
     EXPAND, SEARCH, SearchQuery, failure, number_argument, render_entry, search_limit, search_tool,
     text_argument,
 };
+use ctxhost_text::redact::redact;
 use ctxhost_text::truncate::clip;
 
 use crate::session::RecallSession;

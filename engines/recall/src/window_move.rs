@@ -2,10 +2,10 @@
 
 use ctxhost_engine_api::transcript::tokens::{self, CHARS_PER_TOKEN};
 use ctxhost_engine_api::{EntryKind, Transcript};
-use ctxhost_text::redact::redact;
 use ctxhost_engine_kit::requests::RequestRoom;
 use ctxhost_engine_kit::retrieval::{RankedSlices, RequestLayout, SliceFinder};
 use ctxhost_engine_kit::settings::share_of;
+use ctxhost_text::redact::redact;
 
 use crate::session::RecallSession;
 use crate::settings::Settings;

@@ -14,9 +14,9 @@ use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use ctxhost_engine_api::{Entry, EntryKind, PlanItem, Role};
+use ctxhost_engine_kit::{calls, dialogue};
 use ctxhost_text::identifiers::IdentifierKind;
 use ctxhost_text::injected_text::request_text;
-use ctxhost_engine_kit::{calls, dialogue};
 use regex::Regex;
 use serde_json::Value;
 

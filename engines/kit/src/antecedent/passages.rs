@@ -6,10 +6,10 @@ use std::sync::LazyLock;
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 use regex::Regex;
 
-use ctxhost_text::identifiers::for_each_identifier;
-use ctxhost_text::own_text::own_ranges;
 use crate::rules::sentences;
 use crate::summary::sentences::strip_bullet;
+use ctxhost_text::identifiers::for_each_identifier;
+use ctxhost_text::own_text::own_ranges;
 
 /// Sentences at the end of an answer among which a question is one to the user.
 const LAST_SENTENCES: usize = 3;

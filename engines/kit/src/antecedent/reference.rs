@@ -8,8 +8,8 @@ use regex::Regex;
 
 use super::MOST_REQUEST_CHARS;
 use crate::dialogue::is_assent;
-use ctxhost_text::identifiers::for_each_identifier;
 use crate::rules::find_rules;
+use ctxhost_text::identifiers::for_each_identifier;
 
 /// What a request refers to.
 #[derive(Clone, Debug, PartialEq, Eq)]

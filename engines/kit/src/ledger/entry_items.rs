@@ -11,9 +11,9 @@ use crate::calls::{
 };
 use crate::dialogue::{is_hidden, is_request};
 use crate::files::FileOperation;
+use crate::summary::envelope::unwrap_summary;
 use ctxhost_text::injected_text::request_text;
 use ctxhost_text::redact::redact;
-use crate::summary::envelope::unwrap_summary;
 use ctxhost_text::truncate::{IMAGE, one_line, prefix};
 
 /// Weighted characters read of one request.

@@ -6,11 +6,11 @@ use super::name_lists::{listed_facts, listed_statements};
 use crate::calls::{SHORT_ARGUMENT_BYTES, for_each_argument_text};
 use crate::dialogue::is_request;
 use crate::files::{FileOperation, path_argument};
+use crate::summary::envelope::unwrap_summary;
 use ctxhost_text::identifiers::{
     Identifier, IdentifierKind, for_each_clean_identifier, for_each_stated_fact, for_each_stated_id,
 };
 use ctxhost_text::injected_text::request_text;
-use crate::summary::envelope::unwrap_summary;
 
 /// Weights of a mention in the arguments of a call,
 pub(super) const USED_WEIGHT: f32 = 4.0;

@@ -9,9 +9,9 @@ use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::{Entry, EntryKind, Role, Transcript};
 
 use crate::dialogue::is_hidden;
-use ctxhost_text::hash;
 use crate::name_ledger::NameLedger;
 use crate::requests::RequestList;
+use ctxhost_text::hash;
 use ctxhost_text::search::{TermIndex, for_each_term, split_into_slices};
 
 use super::entry_masks::EntryMasks;

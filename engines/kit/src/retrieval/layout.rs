@@ -13,10 +13,10 @@ use ctxhost_engine_api::{Action, Plan, Role, Transcript};
 use super::entry_masks::MaskedPositions;
 use super::history_index::HistoryIndex;
 use crate::antecedent::{quote_note, quote_tokens};
-use ctxhost_text::injected_text::request_text;
 use crate::ledger::render_requests;
 use crate::live_round::LiveRoundCuts;
 use crate::name_ledger::NameLedger;
+use ctxhost_text::injected_text::request_text;
 
 /// Why found text is inserted.
 const FOUND: &str = "found by the prompt";

@@ -7,8 +7,8 @@ use ctxhost_engine_api::{Entry, Flags, Role, Transcript};
 
 use crate::cuts::frame_around;
 use crate::excerpt::{GAP_TOKENS, HEADER_TOKENS, frame_tokens, quote_parts, render_excerpt};
-use ctxhost_text::hash::BuildIdentityHasher;
 use crate::rules::UserRules;
+use ctxhost_text::hash::BuildIdentityHasher;
 
 use super::history_index::{HistoryIndex, TextSlice};
 use super::layout::RequestLayout;

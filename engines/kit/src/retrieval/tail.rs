@@ -9,9 +9,9 @@ use crate::antecedent::quote_tokens;
 use crate::cuts::{frame_around, trailing_frame};
 use crate::live_round::LiveRoundCuts;
 use crate::name_ledger::{NameList, NameSet};
-use ctxhost_text::redact::redact;
 use crate::requests::{RequestForm, RequestRoom};
 use crate::settings::share_of;
+use ctxhost_text::redact::redact;
 
 use super::entry_masks::MaskedPositions;
 use super::history_index::HistoryIndex;

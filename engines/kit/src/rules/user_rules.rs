@@ -3,14 +3,14 @@
 //! A later rule about the same subject replaces the earlier one, which is then neither pinned nor
 //! retrieved.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
-use std::sync::OnceLock;
 
+use super::withdrawn_names::WithdrawnNames;
 use super::{RuleSentence, RuleSubject, find_rules_and_hints, parse_hint, parse_rule};
-use ctxhost_text::identifiers::for_each_name;
 use crate::name_ledger::NameLedger;
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
+use ctxhost_text::identifiers::for_each_name;
 
 /// Newest rules that a new one is compared with.
 // Keeps the cost of a message constant however long the session is.
@@ -22,12 +22,10 @@ pub struct UserRules {
     rules: Vec<UserRule>,
     /// Number of replaced rules.
     replaced: u64,
-    /// Number of valid rules with each name.
-    valid_names: HashMap<u32, u32>,
-    /// Names that only replaced rules have.
-    withdrawn_names: HashSet<u32>,
-    /// The names in the texts of replaced rules alone; computed when they are read first.
-    withdrawn_texts: OnceLock<Vec<String>>,
+    /// The numbers of the names that only replaced rules have.
+    withdrawn_names: WithdrawnNames<u32>,
+    /// These names, also those that no entry has.
+    withdrawn_texts: WithdrawnNames<Box<str>>,
 }
 
 /// A rendered list of rules.
@@ -101,47 +99,31 @@ impl UserRules {
 
     /// Adds a rule.
     fn add(&mut self, seq: u64, line: String, subject: RuleSubject, names: &NameLedger) {
-        self.withdrawn_texts = OnceLock::new();
         for number in subject.replaced(self.compared()) {
             let Some(earlier) = self.rules.get_mut(number) else { continue };
             let is_same = subject.restates(&earlier.subject);
             earlier.state = if is_same { RuleState::Restated } else { RuleState::Replaced };
             self.replaced += u64::from(!is_same);
-            withdraw(&earlier.names, &mut self.valid_names, &mut self.withdrawn_names);
+            earlier.names.iter().for_each(|number| self.withdrawn_names.withdraw(*number));
+            for text in texts_of_names(&earlier.text) {
+                self.withdrawn_texts.withdraw(text);
+            }
         }
-        let mut numbers = names.name_numbers(&line);
-        numbers.sort_unstable();
-        numbers.dedup();
-        for number in &numbers {
-            *self.valid_names.entry(*number).or_default() += 1;
-            self.withdrawn_names.remove(number);
-        }
-        let names = numbers.into();
+        texts_of_names(&line).into_iter().for_each(|text| self.withdrawn_texts.add_valid(text));
+        let numbers: BTreeSet<u32> = names.name_numbers(&line).into_iter().collect();
+        numbers.iter().for_each(|number| self.withdrawn_names.add_valid(*number));
+        let names = numbers.into_iter().collect();
         self.rules.push(UserRule { seq, text: line, state: RuleState::Valid, subject, names });
     }
 
-    /// The names that only replaced rules have.
+    /// The numbers of the names that only replaced rules have.
     pub fn withdrawn_names(&self) -> impl Iterator<Item = u32> {
-        self.withdrawn_names.iter().copied()
+        self.withdrawn_names.withdrawn().iter().copied()
     }
 
     /// The names that only replaced rules have, also those that no entry has.
-    pub fn withdrawn_texts(&self) -> &[String] {
-        self.withdrawn_texts.get_or_init(|| self.read_withdrawn_texts())
-    }
-
-    fn read_withdrawn_texts(&self) -> Vec<String> {
-        let mut withdrawn: Vec<String> = Vec::new();
-        for rule in self.replaced_texts() {
-            for_each_name(rule, |name| withdrawn.push(name.text.to_owned()));
-        }
-        withdrawn.sort_unstable();
-        withdrawn.dedup();
-        let is_valid = |name: &String| {
-            self.rules.iter().any(|rule| rule.is_valid() && rule.text.contains(name.as_str()))
-        };
-        withdrawn.retain(|name| !is_valid(name));
-        withdrawn
+    pub fn withdrawn_texts(&self) -> &HashSet<Box<str>> {
+        self.withdrawn_texts.withdrawn()
     }
 
     /// Number of replaced rules; if it grows, a layout may be outdated.
@@ -220,19 +202,11 @@ impl UserRules {
     }
 }
 
-/// Takes the names of a replaced rule from the valid ones.
-fn withdraw(
-    names: &[u32],
-    valid_names: &mut HashMap<u32, u32>,
-    withdrawn_names: &mut HashSet<u32>,
-) {
-    for number in names {
-        let count = valid_names.entry(*number).or_default();
-        *count = count.saturating_sub(1);
-        if *count == 0 {
-            withdrawn_names.insert(*number);
-        }
-    }
+/// The names in the text of a rule, each once.
+fn texts_of_names(rule: &str) -> BTreeSet<Box<str>> {
+    let mut texts = BTreeSet::new();
+    for_each_name(rule, |name| _ = texts.insert(name.text.into()));
+    texts
 }
 
 /// Tag of the block.
@@ -360,7 +334,7 @@ mod tests {
             rules.render(1_000, |_, _| false).names,
             Vec::from_iter(names.find_number("birch-17"))
         );
-        assert_eq!(rules.withdrawn_texts(), ["amber-42"]);
+        assert_eq!(Vec::from_iter(rules.withdrawn_texts()), [&Box::from("amber-42")]);
         let withdrawn: Vec<u32> = rules.withdrawn_names().collect();
         assert_eq!(withdrawn, Vec::from_iter(names.find_number("amber-42")));
     }

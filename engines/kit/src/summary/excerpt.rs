@@ -10,8 +10,8 @@ use super::merge::merge;
 use super::sections::SummarySections;
 use crate::attachments;
 use crate::dialogue::{self, RepeatRule};
-use ctxhost_text::injected_text::request_text;
 use crate::ledger::strip_ledger;
+use ctxhost_text::injected_text::request_text;
 use ctxhost_text::redact::{redact, redacted_ends};
 use ctxhost_text::truncate::{IMAGE, head_and_tail, with_placeholder};
 

@@ -13,9 +13,9 @@ use super::sections::{
 };
 use super::sentences::{Sentence, sentences_with_topics, strip_bullet, strip_emphasis};
 use super::similarity::LineWords;
+use crate::rules::{RuleLines, parse_hint, parse_rule, rejects_previous};
 use ctxhost_text::identifiers;
 use ctxhost_text::own_text::own_text;
-use crate::rules::{RuleLines, parse_hint, parse_rule, rejects_previous};
 
 /// Number of newest messages that are searched for identifiers.
 // Older names rarely belong to the current work, and the ledger has them anyway.

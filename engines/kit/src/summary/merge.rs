@@ -2,8 +2,8 @@
 
 use super::sections::{MAX_CONSTRAINTS, MAX_DECISIONS, MAX_LINES, MAX_REQUESTS, SummarySections};
 use super::similarity::{LineWords, keep_newest_unique};
-use ctxhost_text::identifiers::MAX_IDENTIFIERS;
 use crate::rules::{RuleLines, drop_replaced};
+use ctxhost_text::identifiers::MAX_IDENTIFIERS;
 
 /// Marks a task that the newest part of the conversation does not mention.
 const EARLIER: &str = "(earlier) ";

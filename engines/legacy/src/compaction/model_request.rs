@@ -2,9 +2,9 @@
 
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 use ctxhost_engine_api::{Completion, CompletionRequest, EngineError, ErrorKind, Result};
-use ctxhost_text::hash;
 use ctxhost_engine_kit::summariser::WrittenSummary;
 pub(super) use ctxhost_engine_kit::summariser::is_final;
+use ctxhost_text::hash;
 
 use super::inputs::LegacyCompaction;
 use crate::settings::CompactionSettings;

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use ctxhost_text::identifiers::is_mentioned;
 use ctxhost_engine_kit::summary::{HEADINGS, is_answered_line};
+use ctxhost_text::identifiers::is_mentioned;
 
 /// Number of compared keywords of a request.
 // The beginning states the topic; the rest is often pasted.

@@ -7,13 +7,13 @@ use std::borrow::Cow;
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 use ctxhost_engine_api::{EngineError, Flags, LogLevel, Result, Role};
 use ctxhost_engine_kit::dialogue::{has_dialogue, is_assent};
-use ctxhost_text::identifiers::MAX_IDENTIFIERS;
-use ctxhost_text::redact::redact;
 use ctxhost_engine_kit::summariser::{EXTRACTIVE, attempt, failure_note, has_model};
 use ctxhost_engine_kit::summary::{
     ExcerptRole, MessageExcerpt, SummarySections, extract_sections_before, merge,
     merge_earlier_summaries, message_excerpts,
 };
+use ctxhost_text::identifiers::MAX_IDENTIFIERS;
+use ctxhost_text::redact::redact;
 use ctxhost_text::truncate::cap_with_marker;
 
 use super::appendix;

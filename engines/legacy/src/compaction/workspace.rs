@@ -1,7 +1,7 @@
 //! The workspace rules that every summary repeats.
 
-use ctxhost_text::redact::redact;
 use ctxhost_engine_kit::summary::escape_tag;
+use ctxhost_text::redact::redact;
 use ctxhost_text::truncate::cap_with_marker;
 
 use crate::settings::CompactionSettings;

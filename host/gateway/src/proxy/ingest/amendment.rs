@@ -10,8 +10,8 @@ use ctxhost_conversations::{
     Conversation, HistoryRewrite, ItemEdits, KnownItems, RequestItems, text_hash, text_of_content,
 };
 use ctxhost_dialects::inbound::{InboundDialect, ItemGroup, ParseContext, ParsedEntry, json_items};
-use ctxhost_text::injected_text;
 use ctxhost_session::{Record, RecordBody, Session};
+use ctxhost_text::injected_text;
 
 /// What a client has changed in a conversation, and the new items after that.
 pub(super) struct ConversationAmendment {

@@ -12,8 +12,8 @@ use super::{IngestError, IngestedRequest, RequestMeta, has_foreign_summary, is_o
 use crate::proxy::client_compaction;
 use crate::proxy::core::Proxy;
 use ctxhost_agent::SessionGuard;
-use ctxhost_text::injected_text;
 use ctxhost_session::Session;
+use ctxhost_text::injected_text;
 
 impl Proxy {
     /// Continues the conversation of a request whose client has changed or summarized its history; `None` if there is none.
