@@ -207,7 +207,7 @@ impl NameLedger {
         let mut lists = NameLists::default();
         withheld.into_iter().for_each(|number| _ = lists.leave_out(number));
         for row in shown.numbers.iter().filter_map(|number| self.rows.get(*number as usize)) {
-            self.add_parts(row, &mut lists);
+            self.add_parts(row, self.parts.get(row.parts), &mut lists);
         }
         let fact_room = room / FACT_ROOM_DIVISOR;
         let is_fact = |number: &u32| {
@@ -252,28 +252,31 @@ impl NameLedger {
             };
             room = rest;
             lists.add(number, row);
-            room += self.add_parts(row, lists);
+            room += self.add_parts(row, &self.find_parts(row), lists);
         }
         room
     }
 
     /// Leaves the parts of a path out of a list, and returns the room of those that were listed.
-    fn add_parts(&self, path: &NameRow, lists: &mut NameLists<'_>) -> u64 {
-        let parts = self.parts.get(path.parts).iter();
-        let known = parts.filter_map(|part| Some((*part, self.rows.get(*part as usize)?)));
+    fn add_parts(&self, path: &NameRow, parts: &[u32], lists: &mut NameLists<'_>) -> u64 {
+        let known = parts.iter().filter_map(|part| Some((*part, self.rows.get(*part as usize)?)));
         let removed = known.filter(|(number, part)| path.shows(part) && lists.leave_out(*number));
         removed.map(|(_, part)| part.list_chars()).sum()
     }
 
-    /// Looks up the parts of a path and keeps their numbers: for all names that a request shows or lists, that takes too long.
+    /// Looks up the parts of a path and keeps their numbers: for all names that a request shows, that takes too long.
     fn keep_parts(&mut self, number: u32) {
         let Some(row) = self.rows.get(number as usize) else { return };
-        let parts = parts_of_path(&row.name).filter(|_| row.kind == IdentifierKind::File);
-        let parts: Vec<u32> = parts.filter_map(|part| self.find_number(part)).collect();
-        let parts = self.parts.add(&parts, row.parts);
+        let parts = self.parts.add(&self.find_parts(row), row.parts);
         if let Some(row) = self.rows.get_mut(number as usize) {
             row.parts = parts;
         }
+    }
+
+    /// The numbers of the files and folders that a path begins or ends with.
+    fn find_parts(&self, path: &NameRow) -> Vec<u32> {
+        let parts = parts_of_path(&path.name).filter(|_| path.kind == IdentifierKind::File);
+        parts.filter_map(|part| self.find_number(part)).collect()
     }
 
     /// The candidates that are not in `shown`, heaviest first.
