@@ -1,8 +1,10 @@
 //! Checks the shape of a plan: order, ranges and kinds of operations, and the integrity of
 //! rewrites.
 
+use ctxhost_dialects::ChatMessage;
 use ctxhost_engine_api::{Action, ContentBlock, Entry, Flags, Message, Plan, Role, Transcript};
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::PlanViolation;
 
@@ -90,17 +92,15 @@ fn check_text(op: usize, entry: &Entry<'_>, text: &str) -> Result<(), PlanViolat
 
 fn check_raw(op: usize, entry: &Entry<'_>, raw: &str) -> Result<(), PlanViolation> {
     let seq = entry.seq();
-    let now = RewriteHead::parse(raw).map_err(|error| PlanViolation::InvalidRewrite {
-        op,
-        seq,
-        reason: error.to_string(),
-    })?;
+    let invalid = |reason| PlanViolation::InvalidRewrite { op, seq, reason };
+    let now = RewriteHead::parse(raw).map_err(|error| invalid(error.to_string()))?;
     // The original may be invalid JSON; then a rewrite must have an empty head as well.
     let was = RewriteHead::parse(entry.raw()).unwrap_or_default();
     if was.speaker() != now.speaker() {
         let (was, now) = (was.speaker().to_owned(), now.speaker().to_owned());
         return Err(PlanViolation::RewriteChangedRole { op, seq, was, now });
     }
+    check_sendable(now.speaker(), raw).map_err(invalid)?;
     let (old, new) = (entry.message(), Message::parse(raw, ""));
     if was.tool_call_id != now.tool_call_id || call_ids(&old) != call_ids(&new) {
         return Err(PlanViolation::RewriteChangedCalls { op, seq });
@@ -115,6 +115,17 @@ fn check_raw(op: usize, entry: &Entry<'_>, raw: &str) -> Result<(), PlanViolatio
         return Err(PlanViolation::EmptyText { op });
     }
     Ok(())
+}
+
+/// Refuses a rewrite that the request cannot be written from: the original would be sent, and the rewrite counted.
+fn check_sendable(speaker: &str, raw: &str) -> Result<(), String> {
+    let read = match speaker {
+        // Its text becomes part of the system prompt.
+        "system" => serde_json::from_str::<Value>(raw).map(drop),
+        // The reader of those that write requests.
+        _ => serde_json::from_str::<ChatMessage>(raw).map(drop),
+    };
+    read.map_err(|error| error.to_string())
 }
 
 /// The head of a message's JSON: its role, and the call that it answers.
@@ -243,6 +254,42 @@ mod tests {
             raw(0, r#"{"role":"user","content":[]}"#),
             Err(PlanViolation::EmptyText { op: 0 })
         );
+    }
+
+    #[test]
+    fn a_rewrite_that_no_request_can_be_written_from_is_refused() {
+        let user =
+            |content: &str, more: &str| format!(r#"{{"role":"user","content":{content}{more}}}"#);
+        let text = |text: &str| format!(r#"[{{"type":"text","text":"{text}"}}]"#);
+        let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+        for wrong in [
+            user(&text(r"cut \ud83d"), ""),
+            user(&text("short"), r#","timestamp":1e999"#),
+            user(&text("short"), r#","timestamp":"now""#),
+            user(&text("short"), &format!(r#","details":{deep}"#)),
+            user(&text("short"), r#","content":"shorter""#),
+        ] {
+            let judged = verdict(|plan| _ = plan.replace_raw(0, &wrong));
+            let Err(PlanViolation::InvalidRewrite { op: 0, seq: 0, reason }) = judged else {
+                panic!("{wrong}: {judged:?}");
+            };
+            assert!(!reason.is_empty());
+        }
+        let sendable = user(&text("short"), r#","timestamp":1"#);
+        assert_eq!(verdict(|plan| _ = plan.replace_raw(0, sendable)), Ok(()));
+    }
+
+    #[test]
+    fn a_note_cannot_be_rewritten_as_json() {
+        let mut generated = Script::new().user("task").assistant("x").finish();
+        generated.entries[0].raw = r#"{"role":"custom","content":"a long note"}"#.to_owned();
+        let mut plan = Plan::default();
+        plan.replace_raw(0, r#"{"role":"custom","content":"short"}"#);
+        let judged = check_shape(&generated.transcript(), &plan);
+        assert!(matches!(judged, Err(PlanViolation::InvalidRewrite { .. })), "{judged:?}");
+        let mut plan = Plan::default();
+        plan.replace_text(0, "short");
+        assert_eq!(check_shape(&generated.transcript(), &plan), Ok(()));
     }
 
     #[test]

@@ -95,8 +95,10 @@ pub enum PlanViolation {
         /// The limit.
         limit_tokens: u64,
     },
-    /// The JSON of a rewrite is not a message.
-    #[error("operation {op} rewrites entry {seq} with JSON that is not a message: {reason}")]
+    /// The JSON of a rewrite is not a message that can be sent.
+    #[error(
+        "operation {op} rewrites entry {seq} with JSON that no request can be written from: {reason}; send a message of the user, the model or a tool, or replace the text"
+    )]
     InvalidRewrite {
         /// Which operation.
         op: usize,
