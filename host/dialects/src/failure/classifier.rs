@@ -61,6 +61,8 @@ pub struct Classification {
     pub is_ceiling: bool,
     /// Whether the limit is one of bytes, which says nothing about tokens: images and files take most of such requests.
     pub is_byte_limit: bool,
+    /// Whether an overflow is one by a provider's known words, and not by a hint or a number alone.
+    pub has_clear_words: bool,
 }
 
 impl Classification {
@@ -72,6 +74,7 @@ impl Classification {
             limit_tokens: None,
             is_ceiling: false,
             is_byte_limit: false,
+            has_clear_words: false,
         }
     }
 
@@ -98,6 +101,7 @@ impl Classification {
             limit_tokens: self.limit_tokens,
             is_ceiling: self.is_ceiling,
             is_byte_limit: self.is_byte_limit,
+            has_clear_overflow_words: self.has_clear_words,
             ..ProviderError::new(self.reason, provider, model, refusal.message)
         }
     }
@@ -113,6 +117,8 @@ pub struct Classifier {
     prompt_plus_output: Regex,
     own_overflows: PhraseTable,
     overflows: PhraseTable,
+    loose_overflows: PhraseTable,
+    quotations: Regex,
     phrases: PhraseTable,
     hints: PhraseTable,
     fallback_phrases: PhraseTable,
@@ -145,6 +151,8 @@ impl Classifier {
             prompt_plus_output: compile_pattern(phrases::PROMPT_PLUS_OUTPUT)?,
             own_overflows: PhraseTable::from_extra(&own_overflows)?,
             overflows: PhraseTable::from_phrases(phrases::OVERFLOWS)?,
+            loose_overflows: PhraseTable::from_phrases(phrases::LOOSE_OVERFLOWS)?,
+            quotations: compile_pattern(phrases::QUOTATIONS)?,
             phrases: PhraseTable::from_phrases(phrases::PHRASES)?,
             hints: PhraseTable::from_phrases(phrases::HINTS)?,
             fallback_phrases: PhraseTable::from_phrases(phrases::FALLBACK_PHRASES)?,
@@ -193,11 +201,24 @@ impl Classifier {
                 limit_tokens: self.counts.find_output_cap(refusal.message),
                 ..classified
             },
-            FailureReason::ContextOverflow if self.is_byte_limit(&refusal) => {
-                Classification { is_byte_limit: true, ..classified }
+            FailureReason::ContextOverflow => {
+                let has_clear_words = self.has_clear_words(&refusal);
+                let classified = Classification { has_clear_words, ..classified };
+                if self.is_byte_limit(&refusal) {
+                    return Classification { is_byte_limit: true, ..classified };
+                }
+                classified.with_sizes(self.counts.find_sizes(refusal.message))
             }
             _ => classified.with_sizes(self.counts.find_sizes(refusal.message)),
         }
+    }
+
+    /// Whether the provider's own words say overflow. Quotations are left out, since they may be the request's.
+    fn has_clear_words(&self, refusal: &RefusalText<'_>) -> bool {
+        let own_words = self.quotations.replace_all(refusal.message, " ");
+        self.own_overflows.find(refusal.message).is_some()
+            || refusal.has_status_of(phrases::OVERFLOW_STATUSES)
+                && self.overflows.find(&own_words).is_some()
     }
 
     /// Whether an overflow is one of bytes: by its text, or a 413 that does not speak of tokens.
@@ -256,6 +277,7 @@ impl Classifier {
             || self.is_bodyless_overflow(provider, refusal)
             || refusal.has_status_of(phrases::OVERFLOW_STATUSES)
                 && (self.overflows.find(refusal.message).is_some()
+                    || self.loose_overflows.find(refusal.message).is_some()
                     || self.counts_too_much(refusal));
         is_overflow.then_some(FailureReason::ContextOverflow)
     }

@@ -28,6 +28,7 @@ const COUNTED: &[&str] = &[
     r"configured limit of (?<limit>N)",
     // LiteLLM, Poolside and others.
     r"input length \(?(?<prompt>N)\)? .{0,10}exceeds.{0,80}?\(?(?<limit>N)",
+    r"(?:context|prompt|sequence) (?:length|size)(?: of)? \(?(?<prompt>N)\)?(?: tokens)? (?:exceeds|is (?:longer|greater|larger|more) than).{0,60}?(?<limit>N)",
     r"exceeds? (?:the )?(?:model'?s )?maximum context length (?:of )?\(?(?<limit>N)",
     // Gemini.
     r"input token count \(?(?<prompt>N)\)? exceeds the maximum number of (?:input )?tokens(?: allowed)? \(?(?<limit>N)",
@@ -55,6 +56,13 @@ const COUNTED: &[&str] = &[
     r"input length (?<prompt>N) tokens",
     r"max(?:imum)? (?<limit>N) tokens",
     r"max(?:imum)?(?: input| context| message)?(?: tokens| size| length)?(?: of|:) \(?(?<limit>N)",
+];
+
+/// Patterns of a limit in any order of words, with the group `limit`. They apply only to texts whose size of the request
+/// is known, since they match limits of other things too.
+const LOOSE_LIMITS: &[&str] = &[
+    r"(?:(?-u:\b)limits?|(?-u:\b)max(?:imum)?|exceed(?:s|ed|ing)?|(?-u:\b)allowed|capacity|(?:longer|greater|larger|more) than|context (?:length|window|size)|(?-u:\b)max_(?:num_tokens|seq_len|model_len|input_tokens|prompt_tokens|context_length))(?-u:\b)\W*(?:[a-z_']+\W+){0,4}?(?-u:\b)(?<limit>N)(?-u:\b)",
+    r"(?-u:\b)(?<limit>N)[- ](?:tokens?[- ])?(?:limit|max(?:imum)?|context|window|allowed)",
 ];
 
 /// Patterns of refused output limits, with the group `limit`.
@@ -111,6 +119,7 @@ impl RequestSizes {
 #[derive(Debug)]
 pub(super) struct SizePatterns {
     patterns: Vec<Regex>,
+    loose_limits: Vec<Regex>,
     output_caps: Vec<Regex>,
     ceiling: Regex,
     byte_words: Regex,
@@ -123,6 +132,7 @@ impl SizePatterns {
         let all = |rows: &[&str]| rows.iter().map(|row| numbered(row)).collect::<Result<_, _>>();
         Ok(SizePatterns {
             patterns: all(COUNTED)?,
+            loose_limits: all(LOOSE_LIMITS)?,
             output_caps: all(OUTPUT_CAPS)?,
             ceiling: numbered(ceiling)?,
             byte_words: compile_pattern(BYTE_WORDS)?,
@@ -151,6 +161,13 @@ impl SizePatterns {
             observed_tokens: whole.or_else(sum).or_else(above),
             limit_tokens: limit,
         };
+        if let (Some(size), None) = (named.observed_tokens, limit) {
+            let parts = [named.prompt_tokens, answer, whole];
+            return RequestSizes {
+                limit_tokens: self.find_loose_limit(text, size, parts),
+                ..named
+            };
+        }
         if named.observed_tokens.is_some() || excess.is_some() {
             return named;
         }
@@ -158,6 +175,17 @@ impl SizePatterns {
         let pair = pair_in(text);
         let fits = limit.is_none_or(|limit| pair.limit_tokens == Some(limit));
         if fits { named.or(pair) } else { named }
+    }
+
+    /// The limit that a request of this size exceeds. `parts` are its own numbers.
+    fn find_loose_limit(&self, text: &str, size: u64, parts: [Option<u64>; 3]) -> Option<u64> {
+        let all = self.loose_limits.iter().flat_map(|pattern| pattern.captures_iter(text));
+        // "Exceeds the window by 512 tokens" states the excess.
+        let of_limits =
+            all.filter(|found| !found.get(0).is_some_and(|found| found.as_str().contains(" by ")));
+        let mut limits = of_limits.filter_map(|found| number(&found, "limit"));
+        limits
+            .find(|limit| (PAIR_MIN_TOKENS..size).contains(limit) && !parts.contains(&Some(*limit)))
     }
 
     /// The largest answer that a text allows.
@@ -199,7 +227,9 @@ fn pair_in(text: &str) -> RequestSizes {
 fn numbers_in(text: &str) -> impl Iterator<Item = u64> {
     let words = text.split(|c: char| c.is_whitespace() || "()[]{}'\"`<>=+".contains(c));
     words.filter_map(|word| {
-        let word = word.trim_end_matches([',', '.', ';', ':', '!', '?']).replace([',', '_'], "");
+        let word = word.trim_end_matches([',', '.', ';', ':', '!', '?']);
+        // TensorRT-LLM prints a whole number as a float.
+        let word = word.strip_suffix(".0").unwrap_or(word).replace([',', '_'], "");
         word.parse().ok().filter(|_: &u64| word.bytes().all(|byte| byte.is_ascii_digit()))
     })
 }

@@ -31,6 +31,8 @@ pub struct ProviderError {
     pub is_ceiling: bool,
     /// Whether the limit is one of bytes, which says nothing about tokens.
     pub is_byte_limit: bool,
+    /// Whether the message says in a provider's known words that the request is too long.
+    pub has_clear_overflow_words: bool,
     /// Whether parts of an answer were received. Such a request is not retried.
     pub has_started: bool,
 }
@@ -42,6 +44,10 @@ const EXCERPT_MAX_CHARS: usize = 300;
 /// plausible. The host's estimate errs by half at most, and a config may state a window twice too
 /// large; a smaller request was refused for another reason.
 const PLAUSIBLE_SHARE: f64 = 0.25;
+
+/// Smallest request, in provider tokens, for which clear words without numbers suffice, whatever window the config
+/// states. Local servers load models with 4,096 tokens, and the host's estimate errs by half at most.
+const CLEAR_WORDS_MIN_TOKENS: u64 = 6_144;
 
 /// Share of the remaining budget that an answer may take: some providers require it to be smaller.
 const ANSWER_BUDGET_SHARE: f64 = 0.95;
@@ -82,6 +88,7 @@ impl ProviderError {
             limit_tokens: None,
             is_ceiling: false,
             is_byte_limit: false,
+            has_clear_overflow_words: false,
             has_started: false,
         }
     }
@@ -132,7 +139,14 @@ impl ProviderError {
             (Some(tokens), None) | (None, Some(tokens)) => tokens,
             (None, None) => return true,
         };
-        self.has_overflow_evidence() || own_tokens as f64 >= limit_tokens as f64 * PLAUSIBLE_SHARE
+        let share = (limit_tokens as f64 * PLAUSIBLE_SHARE).ceil() as u64;
+        // A limit in the message is the provider's, and the request must be near it.
+        let min_tokens = if self.has_clear_overflow_words && self.limit_tokens.is_none() {
+            share.min(CLEAR_WORDS_MIN_TOKENS)
+        } else {
+            share
+        };
+        self.has_overflow_evidence() || own_tokens >= min_tokens
     }
 
     /// What the limit leaves for an answer, in provider tokens, if the prompt alone fits. A shorter

@@ -188,6 +188,8 @@ pub(super) const OVERFLOWS: &[PhraseRows] = &[(
         "max_tokens must be at least 1, got -[0-9]",
         // Bedrock, Gemini, llama.cpp.
         "input is too long for",
+        "input tokens exceeded",
+        "number of input tokens exceeds? (?:the )?max",
         "context is too long|is too large to process",
         "too many input tokens",
         "max input token",
@@ -197,6 +199,8 @@ pub(super) const OVERFLOWS: &[PhraseRows] = &[(
         "context length exceeded",
         "exceeded (?:max )?context length",
         "exceeds? the context window",
+        "context length of the (?:request|prompt|input) exceed",
+        "longer than the max(?:imum)? context",
         "reduce the length of the (?:messages|prompt|input)",
         "maximum prompt length is",
         r"max_model_len|maximum model length",
@@ -224,8 +228,6 @@ pub(super) const OVERFLOWS: &[PhraseRows] = &[(
         "too large for model with.{0,40}maximum context length",
         // Cerebras.
         r"current length is [0-9,]+.{0,40}while limit is",
-        // GitHub Copilot; its 413 "failed to parse request" is an overflow by its status.
-        r"(?:token|prompt|context|input).{0,60}exceeds the limit of [0-9]",
         // MiniMax.
         "context window exceeds limit",
         // Kimi and Moonshot.
@@ -262,6 +264,20 @@ pub(super) const OVERFLOWS: &[PhraseRows] = &[(
         r"prompt\s*超长|输入(?:内容)?(?:过长|超长)",
     ],
 )];
+
+/// Texts of an overflow that other limits of a request resemble, such as that of an image. The host acts on them as on
+/// [`HINTS`].
+pub(super) const LOOSE_OVERFLOWS: &[PhraseRows] = &[(
+    ContextOverflow,
+    &[
+        // GitHub Copilot; its 413 "failed to parse request" is an overflow by its status.
+        r"(?:token|prompt|context|input).{0,60}exceeds the limit of [0-9]",
+    ],
+)];
+
+/// Quotations of more than one word. A quoted name of a field is a part of the provider's sentence.
+pub(super) const QUOTATIONS: &str =
+    r#"(?:^|[\s(:,])(?:'[^']*\s[^']*'|"[^"]*\s[^"]*"|`[^`]*\s[^`]*`)"#;
 
 /// Texts that hint at an overflow within one sentence, checked after all specific tables. The host
 /// acts on them only if its own count makes an overflow plausible.

@@ -5,6 +5,7 @@ mod corpus;
 mod numbers;
 mod overflow_in_usage;
 mod phrases;
+mod plausibility;
 
 use std::sync::LazyLock;
 

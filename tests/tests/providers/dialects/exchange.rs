@@ -80,6 +80,7 @@ fn refusal(limit_tokens: Option<u64>, observed_tokens: Option<u64>) -> ProviderE
         has_started: false,
         is_ceiling: false,
         is_byte_limit: false,
+        has_clear_overflow_words: false,
         prompt_tokens: None,
     }
 }

@@ -96,6 +96,8 @@ const OVERFLOWS: &[&str] = &[
     "input length 5000 tokens exceeds the model limit",
     "total tokens of the request exceed the model's limit",
     "prompt (9000 tokens) exceeds the available context size",
+    "The context length of the request exceeded the limit",
+    "Prompt is longer than the max context",
     // Hints.
     "the prompt exceeds max tokens",
     "trying to keep the first 5000 tokens when context the overflows",
@@ -370,6 +372,7 @@ fn every_row_of_the_tables_matches_a_text_here() {
         phrases::OUTPUT_CAPS,
         phrases::MALFORMED,
         phrases::OVERFLOWS,
+        phrases::LOOSE_OVERFLOWS,
         phrases::HINTS,
         phrases::PHRASES,
         phrases::FALLBACK_PHRASES,

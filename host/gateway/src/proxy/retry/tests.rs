@@ -81,6 +81,7 @@ async fn a_retry_is_within_the_same_turn() {
         prompt_tokens: None,
         is_ceiling: false,
         is_byte_limit: false,
+        has_clear_overflow_words: false,
         has_started: false,
     };
     let Some(ProxyAction::Forward(again)) = proxy.handle_refusal(first.in_flight, &failure).await
