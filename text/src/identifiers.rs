@@ -27,7 +27,7 @@ use std::collections::HashSet;
 use crate::own_text::own_parts;
 use crate::{hash, redact};
 
-pub(crate) use characters::is_unspaced;
+pub use characters::is_unspaced;
 pub use scan::for_each_identifier;
 
 /// Identifiers per summary.

@@ -59,11 +59,16 @@ const RULE_SIGNS: &str = concat!(
 );
 /// Cues that an earlier rule does not hold any more.
 const CHANGE_PATTERN: &str = concat!(
-    r"(?i)\b(?:instead|no longer|from now on|going forward|anymore|any more|changed?|switch(?:ed)?|replace[sd]?|moved?|now|actually|correction|update[sd]?|rather than|scrap|forget",
-    r"|ab (?:jetzt|sofort)|nicht mehr|stattdessen|korrektur|désormais|dorénavant|corrección|corre[cç][aã]o|correzione|correctie|poprawka|düzeltme|koreksi|sửa lại",
-    r"|a partir de (?:ahora|agora)|à partir de maintenant|d'ora in poi|vanaf nu|od teraz|bundan sonra|mulai sekarang|từ giờ",
-    r"|исправление|виправлення|с этого момента|отныне|впредь|больше не|теперь|вместо|відтепер|замість)\b",
-    r"|从现在|從現在|以后|以後|今後|これから|改|更正|訂正|수정|지금부터|تصحيح|من الآن|सुधार|अब से",
+    r"(?i)\b(?:instead|no longer|anymore|any more|changed?|switch(?:ed)?|replace[sd]?|moved?|actually|correction|update[sd]?|rather than|scrap|forget",
+    r"|nicht mehr|stattdessen|korrektur|corrección|corre[cç][aã]o|correzione|correctie|poprawka|düzeltme|koreksi|sửa lại",
+    r"|исправление|виправлення|больше не|вместо|замість)\b|改|更正|訂正|수정|تصحيح|सुधार",
+);
+/// Cues from when on a rule holds: it may be the first about its subject, or change an earlier one.
+const START_PATTERN: &str = concat!(
+    r"(?i)\b(?:from now on|going forward|now|ab (?:jetzt|sofort)|désormais|dorénavant|à partir de maintenant",
+    r"|a partir de (?:ahora|agora)|d'ora in poi|vanaf nu|od teraz|bundan sonra|mulai sekarang|từ giờ",
+    r"|с этого момента|отныне|впредь|теперь|відтепер)\b",
+    r"|从现在|從現在|以后|以後|今後|これから|지금부터|من الآن|अब से",
 );
 
 /// Length of a rule, in weighted characters.
@@ -84,6 +89,7 @@ static HAS_CUE: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(&format!(r"(?i)(?:^|\W)(?:{words})|{RULE_SIGNS}")).ok()
 });
 static CHANGE_CUES: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(CHANGE_PATTERN).ok());
+static START_CUES: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(START_PATTERN).ok());
 
 /// What a sentence of a user says about rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -154,12 +160,34 @@ fn matches(pattern: &LazyLock<Option<Regex>>, text: &str) -> bool {
     pattern.as_ref().is_some_and(|pattern| pattern.is_match(text))
 }
 
-/// Whether a rule announces that an earlier one changes.
-fn is_change(rule: &str) -> bool {
-    // A rule may have such words as "again" beside its cue.
-    matches(&CHANGE_CUES, rule)
-        || changes::is_end(rule)
-        || !matches(&HAS_CUE, rule) && changes::hints_at_change(rule)
+/// How clearly a rule announces that an earlier one changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ChangeKind {
+    /// It announces nothing, and replaces what it repeats.
+    None,
+    /// It holds from now on.
+    Start,
+    /// It says that another rule changes.
+    Change,
+    /// It ends another rule.
+    End,
+}
+
+impl ChangeKind {
+    fn of(rule: &str) -> ChangeKind {
+        if changes::is_end(rule) {
+            ChangeKind::End
+        } else if matches(&CHANGE_CUES, rule)
+            // A rule may have such words as "again" beside its cue.
+            || !matches(&HAS_CUE, rule) && changes::hints_at_change(rule)
+        {
+            ChangeKind::Change
+        } else if matches(&START_CUES, rule) {
+            ChangeKind::Start
+        } else {
+            ChangeKind::None
+        }
+    }
 }
 
 /// The cues of a rule, in lower case.
@@ -171,7 +199,8 @@ fn cues_of(rule: &str) -> Vec<String> {
 /// A rule without its cues.
 fn without_cues(rule: &str) -> String {
     let mut rest = Cow::Borrowed(rule);
-    for cues in [&RULE_CUES, &CHANGE_CUES].into_iter().filter_map(|cues| cues.as_ref()) {
+    for cues in [&RULE_CUES, &CHANGE_CUES, &START_CUES].into_iter().filter_map(|cues| cues.as_ref())
+    {
         rest = Cow::Owned(cues.replace_all(&rest, " ").into_owned());
     }
     rest.into_owned()
@@ -213,7 +242,12 @@ mod tests {
 
     #[test]
     fn the_patterns_compile() {
-        assert!(RULE_CUES.is_some() && HAS_CUE.is_some() && CHANGE_CUES.is_some());
+        assert!(
+            RULE_CUES.is_some()
+                && HAS_CUE.is_some()
+                && CHANGE_CUES.is_some()
+                && START_CUES.is_some()
+        );
     }
 
     #[test]
@@ -232,7 +266,7 @@ mod tests {
         ] {
             assert_eq!(rules(rule), [rule]);
             assert_eq!(rules(correction), [correction]);
-            assert!(is_change(correction), "{correction}");
+            assert_ne!(ChangeKind::of(correction), ChangeKind::None, "{correction}");
         }
     }
 

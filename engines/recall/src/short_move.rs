@@ -13,7 +13,7 @@ use crate::session::RecallSession;
 use crate::settings::Settings;
 
 /// Short moves in a row. Names and found entries are then chosen again, because the work has moved on.
-const MOST_SHORT_MOVES: u32 = 6;
+pub(crate) const MOST_SHORT_MOVES: u32 = 6;
 /// Share of the slack that a short move frees at the least.
 const LEAST_SLACK_SHARE: f64 = 0.5;
 
@@ -46,7 +46,7 @@ impl RecallSession {
         // comes sooner.
         let rooms = (split.tail_tokens, budget_tokens);
         self.place_tail(transcript, rooms, last.cut, settings, &mut layout);
-        self.place_requests(transcript, &split, &mut layout);
+        self.place_new_requests(transcript, &split, last.cut, &mut layout);
         // The head lists the rules from before the last cut.
         let mut rules = self.rules.valid_positions(last.cut..layout.cut);
         if rules.any(|seq| !layout.kept.contains_key(&seq)) {
@@ -90,5 +90,39 @@ mod tests {
                 (cut, short_moves) = (layout.cut, layout.short_moves);
             }
         }
+    }
+
+    #[test]
+    fn a_short_request_is_shown_when_it_leaves_the_newest_entries() {
+        let mut session = RecallSession::default();
+        let settings = Settings::default();
+        let mut talk = TranscriptBuilder::new();
+        let filler = |at: u64| {
+            format!("Please read file {at} of the long list and report about its values.")
+        };
+        let (mut short_moves, mut hidden) = (0, Vec::new());
+        for at in 0..160 {
+            let request =
+                if at == 90 { "The second one, for tenant B.".to_owned() } else { filler(at) };
+            talk.user(&request);
+            let id = format!("c{at}");
+            talk.calls(&[(&id, "read", &format!(r#"{{"path":"src/file_{at}.rs"}}"#))]);
+            let line = |line: usize| format!("{line:>4} let value_{at}_{line} = {at};\n");
+            talk.result(&id, "read", &(0..20).map(line).collect::<String>());
+            talk.assistant("Done.");
+            let request = AssembleRequest { budget: 6_000, ..AssembleRequest::default() };
+            let transcript = talk.transcript();
+            session.plan(&transcript, &request, &settings);
+            let Some(layout) = &session.layout else { continue };
+            let seq = 90 * 4;
+            if layout.short_moves > short_moves
+                && transcript.len() as u64 > seq
+                && !layout.shows(seq)
+            {
+                hidden.push((at, layout.short_moves));
+            }
+            short_moves = layout.short_moves;
+        }
+        assert_eq!(hidden, []);
     }
 }

@@ -9,6 +9,7 @@ use ctxhost_text::redact::redact;
 
 use crate::session::RecallSession;
 use crate::settings::Settings;
+use crate::short_move::MOST_SHORT_MOVES;
 
 /// Line before rules and names.
 const HEAD_TITLE: &str =
@@ -76,7 +77,8 @@ impl RecallSession {
         };
         self.place_tail(transcript, (split.tail_tokens, allowed_tokens), 0, settings, &mut layout);
         // Only the user can repeat them, so they take nothing from what is found, but a part of the slack.
-        split.target_tokens += self.place_requests(transcript, &split, &mut layout);
+        let room = self.request_room(transcript, split.request_tokens);
+        split.target_tokens += self.place_requests(transcript, room, 0, &mut layout);
         self.add_head(split.rule_tokens, split.ledger_tokens, transcript, &mut layout);
         self.add_newer_names(transcript, split.newer_tokens, &mut layout);
         let spent_tokens = layout.tokens(transcript, style);
@@ -94,7 +96,7 @@ impl RecallSession {
             // What is still free is for the ends of a long request in which nothing was found.
             let tokens = split.target_tokens.saturating_sub(layout.tokens(transcript, style));
             let room = RequestRoom { tokens, long_tokens: 0, may_shorten: true };
-            self.place_requests_in(transcript, room, &mut layout);
+            self.place_requests(transcript, room, 0, &mut layout);
         }
         layout
     }
@@ -129,29 +131,36 @@ impl RecallSession {
         }
     }
 
-    /// Places the user's requests before the newest entries, as far as those of an earlier layout leave room, and
-    /// returns the size of all of them.
-    pub(crate) fn place_requests(
-        &self,
-        transcript: &Transcript,
-        split: &BudgetSplit,
-        layout: &mut RequestLayout,
-    ) -> u64 {
-        let kept_tokens = self.index.request_tokens(transcript, layout);
-        let tokens = split.request_tokens.saturating_sub(kept_tokens);
-        let may_shorten = self.index.uses_tools(transcript);
-        let room = RequestRoom { tokens, long_tokens: 0, may_shorten };
-        kept_tokens + self.place_requests_in(transcript, room, layout)
-    }
-
-    fn place_requests_in(
+    /// Places the user's requests from `first` on that stand before the newest entries, and returns their size.
+    fn place_requests(
         &self,
         transcript: &Transcript,
         room: RequestRoom,
+        first: u64,
         layout: &mut RequestLayout,
     ) -> u64 {
-        let has_replaced_rule = |seq| self.rules.replaced_texts_of(seq).next().is_some();
-        self.index.place_requests(transcript, room, has_replaced_rule, layout)
+        let is_out = |seq| seq < first || self.rules.replaced_texts_of(seq).next().is_some();
+        self.index.place_requests(transcript, room, is_out, layout)
+    }
+
+    /// Places the requests that a short move takes out of the newest entries, beside those of the last layout.
+    pub(crate) fn place_new_requests(
+        &self,
+        transcript: &Transcript,
+        split: &BudgetSplit,
+        first: u64,
+        layout: &mut RequestLayout,
+    ) {
+        let kept_tokens = self.index.request_tokens(transcript, layout);
+        let left_tokens = split.request_tokens.saturating_sub(kept_tokens);
+        let least_tokens = split.request_tokens / u64::from(MOST_SHORT_MOVES);
+        let room = self.request_room(transcript, left_tokens.max(least_tokens));
+        self.place_requests(transcript, room, first, layout);
+    }
+
+    fn request_room(&self, transcript: &Transcript, tokens: u64) -> RequestRoom {
+        let may_shorten = self.index.uses_tools(transcript);
+        RequestRoom { tokens, long_tokens: 0, may_shorten }
     }
 
     /// Places the newest entries from `first` on that fit, and earlier summaries without replaced rules.

@@ -45,7 +45,7 @@ pub(super) fn closing_quote(open: char) -> Option<&'static [char]> {
 
 /// Whether a character belongs to a script without spaces: Thai, kana, Han, Hangul.
 // Hangul has spaces, but its words take suffixes.
-pub(crate) fn is_unspaced(character: char) -> bool {
+pub fn is_unspaced(character: char) -> bool {
     matches!(character as u32,
         0x0E00..=0x0E7F | 0x3040..=0x30FF | 0x3400..=0x4DBF | 0x4E00..=0x9FFF
         | 0xAC00..=0xD7AF | 0xF900..=0xFAFF | 0x20000..=0x3FFFF)

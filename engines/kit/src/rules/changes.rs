@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::narrative::orders_nothing;
+use super::subject::is_value;
 use super::{HAS_CUE, is_question, matches};
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 
@@ -65,6 +66,13 @@ const EMPTY_WORDS: &str = concat!(
     "|bitte|doch|lieber|wieder|statt|vergiss|regel|erlaubt|darfst|kannst|finalement|plutôt|oublie|règle|mejor|olvida|regla|puedes|melhor|regra|pode|anzi|regola|puoi|toch|liever|regel|mag|jednak|лучше|забудь|правило|можно|снова|нет|краще|vazgeçtim|aslında",
 );
 
+/// Beginnings of a correction that may name the new value alone.
+const BARE_BEGINS: &str = concat!(
+    r"(?i)^(?:(?:no|nein|non|nee|nie|não|нет|ні|hayır|tidak|không)[,.:] |(?:(?:actually|rather|no|sorry),? )?make (?:that|it) |sagen wir |disons |digamos |facciamo |zróbmy )",
+    r"|^(?:不[,，]?|还是)?(?:改|换|換)(?:成|为|為|到)|^いや[、,]|^아니[,요]|^لا[،,]|^नहीं[,]",
+);
+
+static BARE: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(BARE_BEGINS).ok());
 static ENDS: LazyLock<Option<Regex>> = LazyLock::new(|| {
     let back = format!(
         r"(?:go|switch|change|come|move|get|going) back to (?:{LANGUAGES}|(?:the )?(?:old|previous|former|original) (?:way|style|rule|format|convention))|zurück zu[mr]? (?:{LANGUAGES})|re(?:viens|venons|venez|passe|passons) (?:à|au|en) (?:l['’])?(?:{LANGUAGES})|(?:vuelve|volvamos|volta|volte|torna|torniamo) (?:al?|ao|all['’]|à) ?(?:{LANGUAGES})"
@@ -90,16 +98,21 @@ pub(super) fn hints_at_change(line: &str) -> bool {
     matches(&HINTS, line) || matches(&ENDS, line)
 }
 
-/// A sentence on one line that changes a rule if there is an earlier one about the same; `None` for one that is a rule
-/// by itself.
+/// A sentence on one line that changes a rule if there is an earlier one about the same: by a word, or by another value.
+/// `None` for one that is a rule by itself.
 pub fn parse_hint(sentence: &str) -> Option<String> {
     let line = sentence.split_whitespace().collect::<Vec<_>>().join(" ");
     let is_hint = HINT_CHARS.contains(&weighted_chars(&line))
-        && matches(&HINTS, &line)
+        && (matches(&HINTS, &line) || begins_correction(&line) || line.split(' ').any(is_value))
         && !is_question(&line)
         && !matches(&HAS_CUE, &line)
         && !orders_nothing(&line);
     is_hint.then_some(line)
+}
+
+/// Whether a sentence begins as a correction that may name nothing but the new value: "no, on Fridays".
+pub(super) fn begins_correction(line: &str) -> bool {
+    matches(&BARE, line)
 }
 
 /// A sentence without the words that announce a change.
@@ -116,7 +129,9 @@ mod tests {
 
     #[test]
     fn the_patterns_compile() {
-        assert!([&ENDS, &HINTS, &EMPTY, &LANGUAGE_NAMES].iter().all(|pattern| pattern.is_some()));
+        assert!(
+            [&BARE, &ENDS, &HINTS, &EMPTY, &LANGUAGE_NAMES].iter().all(|pattern| pattern.is_some())
+        );
     }
 
     #[test]
@@ -162,5 +177,6 @@ mod tests {
         }
         assert!(parse_hint("Actually show me the first file.").is_some());
         assert!(parse_hint("Show me the first file.").is_none());
+        assert!(parse_hint("Reduce the evening dose to 12 mg.").is_some());
     }
 }

@@ -1,9 +1,9 @@
 //! What a rule is about: a later rule replaces an earlier one about the same.
 
-use super::changes::{LANGUAGE_NAMES, is_end, without_hints};
-use super::{cues_of, is_change, without_cues};
+use super::changes::{LANGUAGE_NAMES, without_hints};
+use super::{ChangeKind, cues_of, without_cues};
 use ctxhost_text::hash::fnv1a;
-use ctxhost_text::identifiers::for_each_identifier;
+use ctxhost_text::identifiers::{for_each_identifier, is_unspaced};
 use ctxhost_text::search::distinct_terms;
 
 /// Common share of two subjects from which the later rule replaces the earlier; lower if it
@@ -14,6 +14,11 @@ const CHANGED_SUBJECT: f32 = 0.45;
 const ENDED_SUBJECT: f32 = 0.3;
 /// Common share from which a sentence with a word such as "again" is about an earlier rule.
 const RELATED_SUBJECT: f32 = 0.25;
+/// Terms of a sentence that names hardly more than a value.
+const BARE_TERMS: usize = 3;
+/// Common terms, and their share, from which a sentence with another value is about an earlier rule.
+const LEAST_VALUE_TERMS: usize = 2;
+const VALUE_SUBJECT: f32 = 0.6;
 /// Terms of the longer subject up to which one common term may be the subject of a change.
 const SHORT_SUBJECT_TERMS: usize = 3;
 /// The same of a sentence that ends a rule.
@@ -45,16 +50,15 @@ pub struct RuleSubject {
     values: Vec<String>,
     /// Cues and negations, sorted: with others the same terms mean something else.
     sense: Vec<String>,
-    is_change: bool,
-    is_end: bool,
+    change: ChangeKind,
 }
 
 impl RuleSubject {
     /// The subject of a rule on one line.
     pub fn new(rule: &str) -> RuleSubject {
-        let (is_change, is_end) = (is_change(rule), is_end(rule));
+        let change = ChangeKind::of(rule);
         let mut plain = without_cues(rule);
-        if is_change {
+        if change != ChangeKind::None {
             plain = without_hints(&plain);
         }
         let mut values = Vec::new();
@@ -77,13 +81,13 @@ impl RuleSubject {
         });
         rest.push_str(plain.get(read..).unwrap_or_default());
         let (more, words): (Vec<&str>, Vec<&str>) =
-            rest.split_whitespace().partition(|word| is_value(word));
+            rest.split_whitespace().flat_map(split_scripts).partition(|word| is_value(word));
         let words: Vec<&str> = words.into_iter().filter(|word| !is_common(word)).collect();
         values.extend(more.into_iter().map(bare_word));
         values.sort_unstable();
         let mut terms = distinct_terms(&words.join(" "));
         terms.extend(has_language.then(|| fnv1a(LANGUAGE_TERM)));
-        RuleSubject { terms, values, sense: sense_of(rule), is_change, is_end }
+        RuleSubject { terms, values, sense: sense_of(rule), change }
     }
 
     /// Whether it says the same as an earlier rule that it replaces.
@@ -97,16 +101,16 @@ impl RuleSubject {
         earlier: impl Iterator<Item = (usize, &'s RuleSubject)>,
     ) -> Vec<usize> {
         // An announced change needs less evidence.
-        let least = match (self.is_end, self.is_change) {
-            (true, _) => ENDED_SUBJECT,
-            (false, true) => CHANGED_SUBJECT,
-            (false, false) => SAME_SUBJECT,
+        let least = match self.change {
+            ChangeKind::End => ENDED_SUBJECT,
+            ChangeKind::Change | ChangeKind::Start => CHANGED_SUBJECT,
+            ChangeKind::None => SAME_SUBJECT,
         };
         let shares = earlier
-            .filter(|(_, other)| self.is_change || self.values == other.values)
+            .filter(|(_, other)| self.may_replace(other))
             .map(|(number, other)| (number, self.common_share(other)));
         let mut related: Vec<(usize, f32)> = shares.filter(|(_, share)| *share >= least).collect();
-        if self.is_change {
+        if self.is_change() {
             // A change replaces only the nearest rule; a repetition replaces every equal one.
             related.sort_by(|left, right| right.1.total_cmp(&left.1).then(right.0.cmp(&left.0)));
             related.truncate(1);
@@ -114,13 +118,57 @@ impl RuleSubject {
         related.into_iter().map(|(number, _)| number).collect()
     }
 
+    /// Whether it could be about the same as an earlier rule, as far as their values show.
+    fn may_replace(&self, earlier: &RuleSubject) -> bool {
+        match self.change {
+            ChangeKind::None => self.values == earlier.values,
+            // "Port 1 for the database" and "port 2 for the server" differ in the value and in what it is for.
+            ChangeKind::Start => {
+                self.values == earlier.values || !self.is_of_another_thing(earlier)
+            }
+            ChangeKind::Change | ChangeKind::End => true,
+        }
+    }
+
+    /// Whether each of two subjects has a term that the other lacks.
+    fn is_of_another_thing(&self, other: &RuleSubject) -> bool {
+        let lacks = |one: &RuleSubject, other: &RuleSubject| {
+            one.terms.iter().any(|term| !other.terms.contains(term))
+        };
+        lacks(self, other) && lacks(other, self)
+    }
+
+    fn is_change(&self) -> bool {
+        self.change != ChangeKind::None
+    }
+
+    /// Whether a sentence without a cue states another value for the subject of an earlier rule: "reduce the evening
+    /// dose to 12 mg" after "always plan 20 mg for the evening dose".
+    fn states_other_value(&self, earlier: &RuleSubject) -> bool {
+        let common = self.terms.iter().filter(|term| earlier.terms.contains(term)).count();
+        let smaller = self.terms.len().min(earlier.terms.len());
+        let is_other = |value: &String| !earlier.values.contains(value);
+        common >= LEAST_VALUE_TERMS
+            && common as f32 >= VALUE_SUBJECT * smaller as f32
+            && !earlier.values.is_empty()
+            && self.values.iter().any(is_other)
+    }
+
     /// Whether a sentence that may change a rule is about this earlier one.
     pub fn is_related(&self, earlier: &RuleSubject) -> bool {
+        if matches!(self.change, ChangeKind::None | ChangeKind::Start) {
+            return self.states_other_value(earlier);
+        }
         let common = self.common(earlier);
         let smaller = common.own_terms.min(common.earlier_terms);
         common.terms > 0
             && !common.is_language_alone()
             && common.terms as f32 >= RELATED_SUBJECT * smaller as f32
+    }
+
+    /// Whether it names hardly more than a value.
+    pub(super) fn is_bare(&self) -> bool {
+        self.terms.len() <= BARE_TERMS
     }
 
     /// Memory use in bytes, beside its own size.
@@ -136,10 +184,11 @@ impl RuleSubject {
         let common = self.common(earlier);
         let (one, other) = (common.own_terms, common.earlier_terms);
         let (smaller, larger) = (one.min(other), one.max(other));
-        let most_terms = if self.is_end { ENDED_SUBJECT_TERMS } else { SHORT_SUBJECT_TERMS };
+        let is_end = self.change == ChangeKind::End;
+        let most_terms = if is_end { ENDED_SUBJECT_TERMS } else { SHORT_SUBJECT_TERMS };
         // One common word of a longer statement is chance.
         let is_chance = common.terms == 1 && larger > most_terms || common.is_language_alone();
-        let all = if self.is_change { smaller } else { larger };
+        let all = if self.is_change() { smaller } else { larger };
         if all == 0 || is_chance { 0.0 } else { common.terms as f32 / all as f32 }
     }
 
@@ -148,7 +197,8 @@ impl RuleSubject {
         let common = self.terms.iter().filter(|term| earlier.terms.contains(term)).count();
         // "unwrap() is fine again" names its subject by a value alone.
         let is_common = |value: &&String| earlier.values.contains(value);
-        let values = if self.is_change { self.values.iter().filter(is_common).count() } else { 0 };
+        let values =
+            if self.is_change() { self.values.iter().filter(is_common).count() } else { 0 };
         let language = fnv1a(LANGUAGE_TERM);
         CommonSubject {
             terms: common + values,
@@ -226,11 +276,23 @@ pub fn drop_replaced(rules: Vec<String>) -> Vec<String> {
 }
 
 /// Whether another word has a value, such as `eu-1`, `4`, `McDonald`, `orders/eu`.
-fn is_value(word: &str) -> bool {
+pub(super) fn is_value(word: &str) -> bool {
     let word = word.trim_matches(|c: char| !c.is_alphanumeric());
     // Every sentence begins with a capital.
     let has_hump = word.chars().skip(1).any(char::is_uppercase);
     has_hump || word.contains(|c: char| c.is_numeric() || "/_.@\\:=".contains(c))
+}
+
+/// The parts of a word: scripts without spaces join a value to the words beside it.
+fn split_scripts(word: &str) -> impl Iterator<Item = &str> {
+    let mut rest = word;
+    std::iter::from_fn(move || {
+        let is_unspaced_first = is_unspaced(rest.chars().next()?);
+        let end = rest.find(|c| is_unspaced(c) != is_unspaced_first).unwrap_or(rest.len());
+        let (part, behind) = rest.split_at_checked(end)?;
+        rest = behind;
+        Some(part)
+    })
 }
 
 /// A word in lower case without the marks around it.
@@ -293,6 +355,58 @@ mod tests {
             "Always answer in German.",
         ];
         assert_eq!(valid(&apart), apart);
+    }
+
+    #[test]
+    fn another_value_for_another_thing_replaces_nothing() {
+        for rules in [
+            [
+                "From now on give insulin 8 units before breakfast.",
+                "From now on give insulin 12 units before dinner.",
+            ],
+            [
+                "From now on use port 5433 for the database.",
+                "From now on use port 9191 for the dev server.",
+            ],
+            ["From now on use size 38 for Lena.", "From now on use size 44 for Omar."],
+            [
+                "Use version 4.1 for the app from now on.",
+                "Use version 7.3 for the website from now on.",
+            ],
+            [
+                "Ab jetzt Drucker 12 für Rechnungen verwenden.",
+                "Ab jetzt Drucker 34 für Etiketten verwenden.",
+            ],
+            [
+                "Désormais utilise le port 5433 pour la base.",
+                "Désormais utilise le port 9191 pour le site.",
+            ],
+            ["以后数据库用5433端口。", "以后网站用9191端口。"],
+            ["Теперь используй порт 5433 для базы.", "Теперь используй порт 9191 для сайта."],
+        ] {
+            assert_eq!(valid(&rules), rules);
+        }
+        for rules in [
+            [
+                "Always use port 5433 for the database.",
+                "From now on use port 9191 for the database.",
+            ],
+            ["I prefer window seats on trains.", "From now on book aisle seats on trains."],
+            ["以后数据库用5433端口。", "以后数据库改用9191端口。"],
+        ] {
+            assert_eq!(valid(&rules), rules[1..]);
+        }
+    }
+
+    #[test]
+    fn a_sentence_with_another_value_is_about_a_rule() {
+        let states = |rule: &str, later: &str| {
+            RuleSubject::new(later).states_other_value(&RuleSubject::new(rule))
+        };
+        let rule = "Always plan 20 mg for the evening dose.";
+        assert!(states(rule, "Reduce the evening dose to 12 mg, Dr. Paulsen called."));
+        assert!(!states(rule, "The evening dose of 20 mg was given."));
+        assert!(!states(rule, "Order 12 boxes for the evening."));
     }
 
     #[test]

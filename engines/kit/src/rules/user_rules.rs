@@ -6,6 +6,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
 
+use super::changes::begins_correction;
 use super::withdrawn_names::WithdrawnNames;
 use super::{RuleSentence, RuleSubject, find_rules_and_hints, parse_hint, parse_rule};
 use crate::name_ledger::NameLedger;
@@ -16,12 +17,17 @@ use ctxhost_text::identifiers::for_each_name;
 // Keeps the cost of a message constant however long the session is.
 const COMPARED_RULES: usize = 400;
 
+/// User messages behind a rule in which a change that hardly says what it changes is about it.
+const BARE_CHANGE_MESSAGES: u64 = 2;
+
 /// The rules of one session, oldest first.
 #[derive(Debug, Default)]
 pub struct UserRules {
     rules: Vec<UserRule>,
     /// Number of replaced rules.
     replaced: u64,
+    /// User messages since the newest rule, that of its own included.
+    messages_since_rule: u64,
     /// The numbers of the names that only replaced rules have.
     withdrawn_names: WithdrawnNames<u32>,
     /// These names, also those that no entry has.
@@ -73,6 +79,7 @@ impl UserRule {
 impl UserRules {
     /// Adds the rules in a user message, and the sentences that change an earlier one.
     pub fn read_message(&mut self, seq: u64, text: &str, names: &NameLedger) {
+        self.messages_since_rule = self.messages_since_rule.saturating_add(1);
         for sentence in find_rules_and_hints(text) {
             match sentence {
                 RuleSentence::Rule(line) => {
@@ -81,7 +88,11 @@ impl UserRules {
                 }
                 RuleSentence::Hint(line) if !self.rules.is_empty() => {
                     let subject = RuleSubject::new(&line);
-                    if self.compared().any(|(_, earlier)| subject.is_related(earlier)) {
+                    // What hardly says what it changes is about what was just agreed.
+                    let is_of_newest = self.messages_since_rule <= BARE_CHANGE_MESSAGES
+                        && begins_correction(&line)
+                        && subject.is_bare();
+                    if is_of_newest || self.compared().any(|(_, rule)| subject.is_related(rule)) {
                         self.add(seq, line, subject, names);
                     }
                 }
@@ -113,6 +124,7 @@ impl UserRules {
         let numbers: BTreeSet<u32> = names.name_numbers(&line).into_iter().collect();
         numbers.iter().for_each(|number| self.withdrawn_names.add_valid(*number));
         let names = numbers.into_iter().collect();
+        self.messages_since_rule = 0;
         self.rules.push(UserRule { seq, text: line, state: RuleState::Valid, subject, names });
     }
 
@@ -275,6 +287,26 @@ mod tests {
         }
         let apart = ["Write commit messages always in English.", "From now on answer in French."];
         assert_eq!(holding(&apart), apart);
+    }
+
+    #[test]
+    fn a_correction_stays_beside_the_rule_that_it_corrects() {
+        for (rule, correction) in [
+            (
+                "Always plan 20 mg for the evening dose.",
+                "Reduce the evening dose to 12 mg, Dr. Paulsen called.",
+            ),
+            ("Immer mittwochs gießen.", "Nein, lieber donnerstags."),
+            ("Always keep it below 120 euros.", "Make that 150 euros."),
+            ("每周四总是发报告。", "改成周五吧。谢谢你。"),
+        ] {
+            let list = holding(&[rule, "The parser is slow today.", correction]);
+            let newest = list.last().is_some_and(|last| correction.starts_with(last.as_str()));
+            assert!(newest, "{rule}: {list:?}");
+        }
+        let rule = "Always keep it below 120 euros.";
+        let later = [rule, "Read the file.", "And the next.", "Make that 150 euros."];
+        assert_eq!(holding(&later), [rule], "what it is about is too long ago to know");
     }
 
     #[test]

@@ -21,7 +21,7 @@ use ctxhost_text::own_text::own_text;
 // Older names rarely belong to the current work, and the ledger has them anyway.
 const IDENTIFIER_MESSAGES: usize = 10;
 /// Rules and changes that are read; some replace others.
-const MAX_READ_RULES: usize = 2 * MAX_CONSTRAINTS;
+const MAX_READ_RULES: usize = 4 * MAX_CONSTRAINTS;
 /// Minimum length of a first sentence that counts as a report, in weighted characters.
 // A shorter first sentence is a greeting or an assent.
 const MIN_REPORT_CHARS: u64 = 32;
