@@ -127,6 +127,7 @@ impl DagSession {
         }
         let outline_tokens = split.outline.min(free(&layout, 0));
         self.add_outline(ranking, outline_tokens, settings, &mut layout);
+        layout.newer_names = self.index.render_plan(transcript, allowed_tokens, &layout);
         self.add_names(transcript, split.names.min(free(&layout, 0)), &mut layout);
         layout
     }

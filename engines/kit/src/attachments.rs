@@ -8,6 +8,7 @@ use ctxhost_engine_api::{Entry, EntryKind, Flags, ToolCall, Transcript};
 
 use crate::calls::find_result;
 use crate::files::{FileLedger, plain_tool_name};
+use crate::retrieval::is_plan_tool;
 use crate::summary::envelope::{untrusted_parts, wrap_untrusted};
 use ctxhost_text::redact::redact;
 use ctxhost_text::truncate::{TextLimit, one_line, truncate};
@@ -109,10 +110,9 @@ impl AttachmentScan {
     }
 
     fn add_call(&mut self, transcript: &Transcript, entry: &Entry<'_>, call: &ToolCall<'_>) {
-        let name = plain_tool_name(&call.name).to_lowercase();
-        if name.contains("todo") || name.contains("plan") {
+        if is_plan_tool(&call.name) {
             self.add_plan(call.arguments.clone().into_owned(), entry.seq() >= self.tail);
-        } else if name.contains("skill") {
+        } else if plain_tool_name(&call.name).to_lowercase().contains("skill") {
             let title = format!("{}({})", call.name, one_line(&call.arguments));
             if self.is_new(entry, &title) && self.skills.len() < self.limits.skills {
                 let text = result_text(transcript, entry, call).unwrap_or_default();

@@ -12,6 +12,7 @@ mod file_reads;
 mod history;
 mod history_index;
 mod layout;
+mod newest_plan;
 mod prompt_note;
 mod query;
 mod ranked_slices;
@@ -24,12 +25,14 @@ mod tools;
 pub use history::read_history;
 pub use history_index::{EntryRow, HistoryIndex, NO_ENTRY, TextSlice};
 pub use layout::{LayoutStyle, RequestLayout, covering_plan, whole_plan};
+pub(crate) use newest_plan::is_plan_tool;
 pub use prompt_note::{LayoutUpdate, NoteShares};
 pub use query::SearchQuery;
 pub use ranked_slices::RankedSlices;
 pub use ranking::PromptRanking;
 pub use selection::SliceFinder;
 pub use stored_layout::{layout_from_json, layout_to_json};
+pub use tail::join_texts;
 pub use tools::{
     EXPAND, HIT_CHARS, SEARCH, failure, number_argument, render_entry, search_limit, search_tool,
     text_argument,

@@ -52,7 +52,7 @@ impl RecallSession {
         if rules.any(|seq| !layout.kept.contains_key(&seq)) {
             return None;
         }
-        self.add_newer_names(transcript, split.newer_tokens, &mut layout);
+        self.add_newer(transcript, budget_tokens, &split, &mut layout);
         let least_tokens = share_of(budget_tokens, settings.slack_share * LEAST_SLACK_SHARE);
         let is_small = layout.tokens(transcript, &settings.style()) + least_tokens <= budget_tokens;
         is_small.then_some(layout)

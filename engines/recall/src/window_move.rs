@@ -3,7 +3,7 @@
 use ctxhost_engine_api::transcript::tokens::{self, CHARS_PER_TOKEN};
 use ctxhost_engine_api::{EntryKind, Transcript};
 use ctxhost_engine_kit::requests::RequestRoom;
-use ctxhost_engine_kit::retrieval::{RankedSlices, RequestLayout, SliceFinder};
+use ctxhost_engine_kit::retrieval::{RankedSlices, RequestLayout, SliceFinder, join_texts};
 use ctxhost_engine_kit::settings::share_of;
 use ctxhost_text::redact::redact;
 
@@ -80,7 +80,7 @@ impl RecallSession {
         let room = self.request_room(transcript, split.request_tokens);
         split.target_tokens += self.place_requests(transcript, room, 0, &mut layout);
         self.add_head(split.rule_tokens, split.ledger_tokens, transcript, &mut layout);
-        self.add_newer_names(transcript, split.newer_tokens, &mut layout);
+        self.add_newer(transcript, allowed_tokens, &split, &mut layout);
         let spent_tokens = layout.tokens(transcript, style);
         let free_tokens = split.target_tokens.saturating_sub(spent_tokens);
         let excerpt_tokens = split.excerpt_tokens.min(free_tokens / 3);
@@ -205,17 +205,20 @@ impl RecallSession {
         layout.append_head(&names.text, names.names);
     }
 
-    /// Adds names that neither the head nor an entry shows.
-    pub(crate) fn add_newer_names(
+    /// Adds the plan, and names that neither the head nor an entry shows.
+    pub(crate) fn add_newer(
         &self,
         transcript: &Transcript,
-        room_tokens: u64,
+        allowed_tokens: u64,
+        split: &BudgetSplit,
         layout: &mut RequestLayout,
     ) {
+        let plan = self.index.render_plan(transcript, allowed_tokens, layout);
         let mut shown = self.index.shown_names(transcript, layout);
         shown.extend(layout.read_head_names(&self.index.names).iter().copied());
         let (withdrawn, nothing) = (self.rules.withdrawn_names(), RankedSlices::default());
-        layout.newer_names = self.index.render_names(&shown, withdrawn, &nothing, room_tokens).text;
+        let names = self.index.render_names(&shown, withdrawn, &nothing, split.newer_tokens).text;
+        layout.newer_names = join_texts([plan, names]);
     }
 
     fn is_summary(&self, transcript: &Transcript, seq: u64) -> bool {

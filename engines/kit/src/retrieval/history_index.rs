@@ -47,6 +47,8 @@ pub struct HistoryIndex {
     pub must_stay: Vec<u64>,
     /// The newest message of the user.
     pub newest_user: Option<u64>,
+    /// The newest entry with a plan.
+    pub(super) newest_plan: Option<u64>,
     /// Fingerprints of the entries up to each position.
     fingerprints: Vec<u64>,
 }
@@ -104,6 +106,7 @@ impl HistoryIndex {
         self.add_fingerprint(entry);
         self.names.read_entry(entry);
         self.requests.read_entry(transcript, entry);
+        self.read_plan(entry);
         self.files.record_calls(&entry.tool_calls());
         if let Some(result) = entry.tool_result() {
             self.files.record_result(entry.seq(), &result);

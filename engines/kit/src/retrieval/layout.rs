@@ -22,8 +22,8 @@ use ctxhost_text::injected_text::request_text;
 const FOUND: &str = "found by the prompt";
 /// What a request refers to.
 const ANTECEDENT: &str = "what the next request refers to";
-/// What newer names are.
-const NAMES: &str = "names";
+/// What each move chooses again.
+const NEWER: &str = "names and the plan";
 
 /// How an engine labels what it inserts.
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +52,7 @@ pub struct RequestLayout {
     pub head_names: Option<Vec<u32>>,
     /// Parts of calls and results before the cut.
     pub excerpt: String,
-    /// Names that each move chooses again, behind what stays in the prefix.
+    /// The plan and names that each move chooses again, behind what stays in the prefix.
     pub newer_names: String,
     /// Number of moves since head and excerpt were made.
     pub short_moves: u32,
@@ -229,7 +229,7 @@ impl RequestLayout {
             insert(&mut plan, &self.excerpt, self.cut, FOUND);
         }
         if !self.newer_names.is_empty() {
-            insert(&mut plan, &self.newer_names, self.cut, NAMES);
+            insert(&mut plan, &self.newer_names, self.cut, NEWER);
         }
         if let Some(note) = self.gap_note(transcript, style) {
             insert(&mut plan, &note, self.cut, "what was left out");

@@ -204,7 +204,7 @@ fn layout_tokens(transcript: &Transcript, seq: u64, text: Option<&str>) -> u64 {
 }
 
 /// Joins the texts that are not empty, one under the other.
-pub(super) fn join_texts(texts: [String; 2]) -> String {
+pub fn join_texts(texts: [String; 2]) -> String {
     let texts = texts.into_iter().filter(|text| !text.is_empty());
     texts.collect::<Vec<_>>().join("\n")
 }
