@@ -41,6 +41,7 @@ pub mod failure;
 pub mod frames;
 pub mod peek;
 pub mod sse;
+pub mod surrogates;
 pub mod usage;
 
 #[cfg(test)]

@@ -13,15 +13,13 @@ use std::ops::Range;
 use serde_json::Value;
 
 use super::spans::replace_spans;
+use crate::surrogates::{ESCAPE_BYTES, code_unit};
 
 /// Levels of nesting that are read. serde_json reads 127; a session and its messages add some around an item.
 const MAX_LEVELS: usize = 96;
 
 /// A key that makes serde_json read an object as something else.
 const RESERVED_KEY: &str = "$serde_json::private::RawValue";
-
-/// The bytes of `\ud83d`.
-const ESCAPE_BYTES: usize = 6;
 
 /// Parses an item.
 ///
@@ -113,10 +111,10 @@ impl ItemScanner<'_> {
 
     fn scan_escape(&mut self) {
         let start = self.at;
-        match self.code_unit(start) {
+        match code_unit(self.json, start) {
             None => self.at += 2,
             Some(0xD800..=0xDBFF)
-                if matches!(self.code_unit(start + ESCAPE_BYTES), Some(0xDC00..=0xDFFF)) =>
+                if matches!(code_unit(self.json, start + ESCAPE_BYTES), Some(0xDC00..=0xDFFF)) =>
             {
                 self.at += 2 * ESCAPE_BYTES;
             }
@@ -127,12 +125,6 @@ impl ItemScanner<'_> {
                 }
             }
         }
-    }
-
-    /// The number in an escape such as `\ud83d`; `None` for any other text.
-    fn code_unit(&self, at: usize) -> Option<u16> {
-        let digits = self.json.get(at..at + ESCAPE_BYTES)?.strip_prefix("\\u")?;
-        u16::from_str_radix(digits, 16).ok()
     }
 
     fn scan_number(&mut self) {

@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::usage::read_usage;
 use crate::dialect::{Decoder, ModelResponse, StreamError, StreamFrame};
 use crate::failure::{excerpt, is_refusal, parse_refusal};
+use crate::inbound::parse_item;
 use crate::json::{text, update_text};
 use crate::message::{ChatBlock, StopReason, TokenUsage, ToolCallBlock};
 use crate::request::StreamPart;
@@ -214,7 +215,7 @@ fn parse_arguments(text: String) -> Value {
         // Null would mark an interrupted call, which is not sent again.
         "" | "null" => Value::Object(serde_json::Map::new()),
         // Arguments that are not JSON stay a string: the tool's error then shows them to the model.
-        json => serde_json::from_str(json).unwrap_or(Value::String(text)),
+        json => parse_item(json).unwrap_or(Value::String(text)),
     }
 }
 

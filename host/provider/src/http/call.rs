@@ -15,6 +15,7 @@ use ctxhost_dialects::dialect::{FrameFormat, ModelResponse, StreamError, StreamF
 use ctxhost_dialects::failure::{FailureReason, ProviderError, parse_refusal};
 use ctxhost_dialects::message::{ChatBlock, StopReason};
 use ctxhost_dialects::request::StreamPart;
+use ctxhost_dialects::surrogates::{SurrogateJoiner, replace_surrogate_halves};
 
 /// The most of a refusal's body that is read, in bytes.
 const REFUSAL_MAX_BYTES: usize = 64 * 1024;
@@ -215,6 +216,7 @@ impl HttpClient {
         sink: &mut PartSink<'_>,
     ) -> Result<ModelResponse, ProviderError> {
         let mut decoder = self.dialect.new_decoder();
+        let mut joiner = SurrogateJoiner::default();
         let mut has_frames = false;
         let read_error = loop {
             let frame = match frames.next_frame() {
@@ -227,7 +229,9 @@ impl HttpClient {
                 Err(error) => break Some(error),
             };
             has_frames = true;
-            let pushed = decoder.push(frame, &mut |part| sink.emit(part));
+            let data = joiner.join(frame.data);
+            let whole = StreamFrame { data: &data, ..frame };
+            let pushed = decoder.push(whole, &mut |part| sink.emit(part));
             pushed.map_err(|error| errors.stream_error(&error))?;
             // Some servers keep the connection open after the last event.
             if frame.data.trim() == DONE {
@@ -254,7 +258,8 @@ impl HttpClient {
         let text = body.read_text(ANSWER_MAX_BYTES).await;
         let text = text.map_err(|error| errors.read_error(&error))?;
         let mut decoder = self.dialect.new_decoder();
-        let frame = StreamFrame { event: "", data: &text };
+        let data = replace_surrogate_halves(&text);
+        let frame = StreamFrame { event: "", data: &data };
         let pushed = decoder.push(frame, &mut |part| sink.emit(part));
         let answer = pushed.and_then(|()| decoder.finish());
         answer.map_err(|error| match error {
@@ -276,7 +281,8 @@ impl HttpClient {
             Err(error) => Err(error),
         };
         let text = text.map_err(|error| errors.read_error(&error))?;
-        let answer = serde_json::from_str(&text).map_err(|_| errors.invalid_response(&text))?;
+        let answer = serde_json::from_str(&replace_surrogate_halves(&text))
+            .map_err(|_| errors.invalid_response(&text))?;
         parse(&answer).map_err(|error| errors.stream_error(&error))
     }
 }

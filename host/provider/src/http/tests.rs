@@ -19,6 +19,7 @@ mod counting;
 mod keys;
 mod messages;
 mod server;
+mod surrogates;
 mod windows;
 
 use server::{SentRequest, Server, Step, end, event, plain, stream_of, text, whole};

@@ -4,6 +4,7 @@ use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
 use crate::anthropic::API;
+use crate::inbound::parse_item;
 use crate::json::{string, text};
 use crate::message::{ChatBlock, ToolCallBlock, arguments_object};
 use crate::request::StreamPart;
@@ -135,8 +136,7 @@ fn parse_arguments(json: &str, first: Value, name: &str) -> Result<Value, String
     if json.trim().is_empty() {
         return Ok(first);
     }
-    serde_json::from_str(json)
-        .map_err(|error| format!("the arguments of {name} are not JSON: {error}"))
+    parse_item(json).map_err(|error| format!("the arguments of {name} are not JSON: {error}"))
 }
 
 /// Appends texts and replaces all other fields.

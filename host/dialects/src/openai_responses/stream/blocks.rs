@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::inbound::parse_item;
 use crate::json::{set, string, text};
 use crate::message::{ChatBlock, ToolCallBlock};
 use crate::openai_responses::API;
@@ -93,7 +94,7 @@ fn call_block(item: &Value, is_cut_short: bool) -> Option<ChatBlock> {
     let parsed = match written.trim() {
         // Null would mark an interrupted call, which is not sent again.
         "" | "null" => Ok(json!({})),
-        json => serde_json::from_str(json),
+        json => parse_item(json),
     };
     if is_cut_short && (parsed.is_err() || text(item, "status") == "incomplete") {
         return None;
