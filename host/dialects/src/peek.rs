@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 
 use super::failure::{ProviderRefusal, parse_refusal};
 
@@ -25,18 +26,52 @@ pub fn peek(data: &[u8]) -> Peek {
     if ERROR_EVENTS.contains(&kind) || has_error || is_failed {
         return Peek::Refused(parse_refusal(None, &String::from_utf8_lossy(data)));
     }
-    if let Some(reason) = event.stop_reason().filter(|reason| WINDOW_FULL_REASONS.contains(reason))
+    let choices = event.choices.as_deref().unwrap_or_default();
+    if choices.iter().all(PeekChoice::has_no_content)
+        && let Some(refusal) = event.stop_reason().and_then(window_full)
     {
-        let message = "the model stopped because its context window was full".to_owned();
-        return Peek::Refused(ProviderRefusal { status: None, code: reason.to_owned(), message });
+        return Peek::Refused(refusal);
     }
     let is_quiet = match (&event.choices, &event.content_block) {
-        (Some(choices), _) => choices.iter().all(PeekChoice::has_no_content),
+        (Some(choices), _) => choices.iter().all(PeekChoice::only_starts),
         (None, Some(block)) => matches!(block.kind.as_str(), "text" | "thinking"),
         (None, None) => START_EVENTS.contains(&kind),
     };
     // An unknown event may be content, which a retry would send twice.
     if is_quiet { Peek::NoContent } else { Peek::Content }
+}
+
+/// The refusal in a whole answer without content whose model stopped because its window was full; `None` for any other.
+pub fn peek_answer(document: &Value) -> Option<ProviderRefusal> {
+    let choice = document.pointer("/choices/0");
+    let reason = document.get("stop_reason").or_else(|| choice?.get("finish_reason"));
+    let refusal = window_full(reason?.as_str()?)?;
+    let is_empty = match choice {
+        Some(choice) => choice.get("message").and_then(Value::as_object).is_none_or(has_only_role),
+        None => document.get("content").and_then(Value::as_array).is_none_or(|blocks| {
+            blocks.iter().all(|block| block.get("text").and_then(Value::as_str) == Some(""))
+        }),
+    };
+    is_empty.then_some(refusal)
+}
+
+/// The refusal that a stop reason stands for.
+fn window_full(reason: &str) -> Option<ProviderRefusal> {
+    let message = "the model's context window ran out of room before its answer".to_owned();
+    let code = reason.to_owned();
+    WINDOW_FULL_REASONS.contains(&reason).then_some(ProviderRefusal { status: None, code, message })
+}
+
+/// Whether a message has no field with content beside its role.
+fn has_only_role(message: &Map<String, Value>) -> bool {
+    let is_empty = |value: &Value| match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        _ => false,
+    };
+    let rest = message.iter().filter(|(name, _)| *name != "role");
+    rest.into_iter().all(|(_, value)| is_empty(value))
 }
 
 /// The fields of an event that matter, in any dialect.
@@ -54,7 +89,7 @@ struct PeekEvent<'a> {
     #[serde(default)]
     content_block: Option<PeekBlock>,
     #[serde(default)]
-    delta: Option<serde_json::Value>,
+    delta: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -73,7 +108,7 @@ struct PeekBlock {
 #[derive(Deserialize)]
 struct PeekChoice {
     #[serde(default)]
-    delta: serde_json::Map<String, serde_json::Value>,
+    delta: Map<String, Value>,
     #[serde(default)]
     finish_reason: Option<String>,
 }
@@ -105,15 +140,77 @@ impl PeekEvent<'_> {
 }
 
 impl PeekChoice {
-    /// Whether the delta has no content beside its role.
+    /// Whether the delta has no content.
     fn has_no_content(&self) -> bool {
-        let is_empty = |value: &serde_json::Value| match value {
-            serde_json::Value::Null => true,
-            serde_json::Value::String(text) => text.is_empty(),
-            serde_json::Value::Array(items) => items.is_empty(),
+        has_only_role(&self.delta)
+    }
+
+    /// Whether the answer has neither content nor an end.
+    fn only_starts(&self) -> bool {
+        self.finish_reason.is_none() && self.has_no_content()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::failure::{Classifier, FailureReason};
+
+    /// Whether these are refused as too large: the answer as one document, and the event of a stream.
+    fn is_overflow(document: &Value, event: &Value) -> [bool; 2] {
+        let is_overflow = |refusal: &ProviderRefusal| {
+            let classified = Classifier::for_phrases(&[]).unwrap().classify(refusal);
+            classified.reason == FailureReason::ContextOverflow
+        };
+        let streamed = match peek(event.to_string().as_bytes()) {
+            Peek::Refused(refusal) => is_overflow(&refusal),
             _ => false,
         };
-        let rest = self.delta.iter().filter(|(name, _)| *name != "role");
-        self.finish_reason.is_none() && rest.into_iter().all(|(_, value)| is_empty(value))
+        [peek_answer(document).as_ref().is_some_and(is_overflow), streamed]
+    }
+
+    fn chat(reason: &str, message: Value) -> [bool; 2] {
+        let choice = |field: &str| {
+            let choice = json!({"index": 0, field: message, "finish_reason": reason});
+            json!({"id": "c", "choices": [choice]})
+        };
+        is_overflow(&choice("message"), &choice("delta"))
+    }
+
+    #[test]
+    fn a_full_window_is_the_same_in_a_stream_and_in_a_document() {
+        for reason in WINDOW_FULL_REASONS {
+            for content in [json!(""), Value::Null] {
+                let message = json!({"role": "assistant", "content": content, "tool_calls": []});
+                assert_eq!(chat(reason, message), [true; 2], "{reason}");
+            }
+            for (field, value) in [
+                ("content", json!("so far")),
+                ("reasoning_content", json!("so far")),
+                ("tool_calls", json!([{"id": "c"}])),
+            ] {
+                let message = json!({"role": "assistant", "content": null, field: value});
+                assert_eq!(chat(reason, message), [false; 2], "{reason} {field}");
+            }
+        }
+        assert_eq!(chat("stop", json!({"role": "assistant", "content": ""})), [false; 2]);
+        assert_eq!(chat("length", json!({"role": "assistant", "content": ""})), [false; 2]);
+    }
+
+    #[test]
+    fn anthropic_s_full_window_is_the_same_in_a_stream_and_in_a_document() {
+        let reason = "model_context_window_exceeded";
+        let event = json!({"type": "message_delta", "delta": {"stop_reason": reason}});
+        let of = |content: Value| {
+            let document = json!({"type": "message", "content": content, "stop_reason": reason});
+            is_overflow(&document, &event)
+        };
+        assert_eq!(of(json!([])), [true; 2]);
+        assert_eq!(of(json!([{"type": "text", "text": ""}])), [true; 2]);
+        // In a stream the content would have come before.
+        assert_eq!(of(json!([{"type": "text", "text": "so far"}])), [false, true]);
+        assert_eq!(of(json!([{"type": "tool_use", "id": "t", "input": {}}])), [false, true]);
     }
 }

@@ -8,7 +8,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::limits;
 use ctxhost_dialects::failure::{ProviderRefusal, is_refusal, parse_refusal};
-use ctxhost_dialects::peek::{Peek, peek};
+use ctxhost_dialects::peek::{Peek, peek, peek_answer};
 use ctxhost_dialects::sse::{SseItem, SseReader};
 
 /// The most that is held back, in bytes. OpenAI's first event repeats the instructions and tools of the request.
@@ -109,7 +109,8 @@ async fn read_document(
 /// The largest document that is searched for an error, in bytes: errors are short.
 pub(super) const DOCUMENT_MAX_BYTES: u64 = 16 * 1024;
 
-/// Reads a short response that is not a stream. MiniMax sends errors with status 200 (`base_resp`).
+/// Reads a short response that is not a stream. MiniMax sends errors with status 200 (`base_resp`), and an answer without
+/// content may be one of a full window.
 ///
 /// # Errors
 ///
@@ -121,9 +122,11 @@ pub(super) async fn peek_document(
 ) -> Result<PeekedResponse, String> {
     let (mut peeked, bytes) = read_document(body, idle).await?;
     // Classifying an error searches its text for many phrases, and nearly all documents are answers.
-    let is_refused = serde_json::from_slice(&bytes).is_ok_and(|document| is_refusal(&document));
-    peeked.refusal =
-        is_refused.then(|| parse_refusal(Some(status), &String::from_utf8_lossy(&bytes)));
+    if let Ok(document) = serde_json::from_slice(&bytes) {
+        let refused = || parse_refusal(Some(status), &String::from_utf8_lossy(&bytes));
+        let refusal = is_refusal(&document).then(refused);
+        peeked.refusal = refusal.or_else(|| peek_answer(&document));
+    }
     Ok(peeked)
 }
 
