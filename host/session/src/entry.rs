@@ -316,7 +316,7 @@ fn with_text_of_line(record: &Record, kind: EntryKind, flags: Flags, text: Strin
         flags,
         tokens: tokens::estimate(&text),
         text,
-        raw: record.line().to_owned(),
+        raw: record.json().to_owned(),
         ..empty_entry(record, Role::User, kind)
     }
 }

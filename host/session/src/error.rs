@@ -209,6 +209,8 @@ pub enum LineFault {
     Header,
     /// The header names a newer version of the format, so the file is only read.
     NewerVersion,
+    /// A message that is not a part of the conversation: its role is unknown, or a field has another type.
+    UnreadMessage,
 }
 
 pub(super) fn io_error(

@@ -221,6 +221,13 @@ impl FsckReport {
                 self.notes.push(FsckNote { kind: FsckNoteKind::NewerVersion, path, message });
                 return;
             }
+            // Another program may understand it.
+            LineFault::UnreadMessage => {
+                let path = self.path.clone();
+                let message = format!("line {}: {}", problem.line, problem.message);
+                self.notes.push(FsckNote { kind: FsckNoteKind::UnreadMessage, path, message });
+                return;
+            }
             LineFault::Bad => FaultKind::BadLine,
         };
         let record = record.map(|record| record.id().to_owned());

@@ -40,6 +40,7 @@ mod parse;
 mod pending_compaction;
 mod point_in_time;
 pub mod projection_items;
+mod readable;
 mod record;
 mod recorded_compaction;
 mod render_text;
@@ -48,6 +49,7 @@ mod text_results;
 mod torn_undo;
 mod tree;
 mod undo;
+mod unread_message;
 
 #[cfg(test)]
 mod tests;

@@ -9,8 +9,9 @@ use super::error::{LineFault, SessionError, SessionLineProblem};
 use super::header::{SESSION_VERSION, SessionHeader};
 use super::lines::{LineEnding, split_lines};
 use super::migration::FormatMigration;
-use super::record::{self, ParsedRecord, Record};
+use super::record::{self, ParsedRecord, Record, RecordKind};
 use super::torn_undo;
+use super::unread_message::unread_reason;
 
 /// Parses a file of any version.
 ///
@@ -177,6 +178,11 @@ impl ContentsParser {
                 before
             }),
         };
+        let is_message = *record.kind() == RecordKind::Message;
+        let message = is_message.then(|| record.message_raw()).flatten();
+        if let Some(reason) = message.and_then(unread_reason) {
+            self.add_problem(at, LineFault::UnreadMessage, reason);
+        }
         let content = LineContent::Record(self.contents.records.len());
         self.contents.lines.push(FileLine { content, ending });
         self.contents.tree.push(&record, parent);

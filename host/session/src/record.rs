@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::clock;
+use super::{clock, readable};
 
 /// Generates the enum and both conversions of its names, so that they cannot disagree.
 macro_rules! record_kinds {
@@ -77,11 +77,13 @@ pub(super) const HOST_TYPE_PREFIX: &str = "ctxhost.";
 #[derive(Clone, Debug)]
 pub struct Record {
     line: String,
+    /// What its fields are read from, if that is not the line.
+    readable: Option<Box<str>>,
     id: String,
     parent_id: Option<String>,
     kind: RecordKind,
     timestamp_ms: i64,
-    /// Range of the `message` JSON in the line, if known; otherwise the line is parsed for it.
+    /// Range of the `message` JSON in what is read, if known; otherwise that is parsed for it.
     message: Option<Range<usize>>,
 }
 
@@ -137,7 +139,9 @@ pub fn has_session_record_fields(fields: &serde_json::Map<String, Value>) -> boo
 impl Record {
     /// Parses a line, or returns what is wrong with it.
     pub(super) fn parse(line: &str) -> Result<ParsedRecord, String> {
-        let wire: WireRecord = serde_json::from_str(line).map_err(|error| error.to_string())?;
+        let readable = readable::to_readable(line).map(String::into_boxed_str);
+        let json = readable.as_deref().unwrap_or(line);
+        let wire: WireRecord = serde_json::from_str(json).map_err(|error| error.to_string())?;
         let kind = wire.kind.ok_or("it has no type")?;
         if kind == "session" {
             return Err("it is a second header".to_owned());
@@ -145,6 +149,7 @@ impl Record {
         let id = wire.id.filter(|id| !id.is_empty()).ok_or("it has no id")?;
         let record = Record {
             line: line.to_owned(),
+            readable,
             id,
             parent_id: wire.parent_id.clone().flatten(),
             kind: RecordKind::from_name(&kind),
@@ -163,7 +168,8 @@ impl Record {
         timestamp_ms: i64,
     ) -> Record {
         let parent_id = parent_id.map(str::to_owned);
-        Record { line, id: id.to_owned(), parent_id, kind, timestamp_ms, message: None }
+        let (readable, message) = (None, None);
+        Record { line, readable, id: id.to_owned(), parent_id, kind, timestamp_ms, message }
     }
 
     /// Sets the range of its `message` JSON in the line.
@@ -201,12 +207,17 @@ impl Record {
         &self.line
     }
 
-    /// The JSON of its `message`, exactly as in the line.
+    /// The JSON of its fields: the line, unless a reader would refuse a part of it (see [`readable`]).
+    pub(super) fn json(&self) -> &str {
+        self.readable.as_deref().unwrap_or(&self.line)
+    }
+
+    /// The JSON of its `message`, as in the line unless a reader would refuse a part of it.
     pub fn message_raw(&self) -> Option<&str> {
         if let Some(range) = &self.message {
-            return self.line.get(range.clone());
+            return self.json().get(range.clone());
         }
-        let wire: WireRecordMessage<'_> = serde_json::from_str(&self.line).ok()?;
+        let wire: WireRecordMessage<'_> = serde_json::from_str(self.json()).ok()?;
         wire.message.map(RawValue::get)
     }
 
@@ -262,7 +273,7 @@ impl Record {
             model_id: String,
         }
         let json = match self.kind {
-            RecordKind::ModelChange => self.line(),
+            RecordKind::ModelChange => self.json(),
             RecordKind::Message => self.message_raw()?,
             _ => return None,
         };
@@ -270,8 +281,8 @@ impl Record {
         Some((wire.provider, wire.model_id))
     }
 
-    /// Parses the line as `T`.
+    /// Parses its fields as `T`.
     pub(super) fn parse_fields<'a, T: Deserialize<'a>>(&'a self) -> Option<T> {
-        serde_json::from_str(&self.line).ok()
+        serde_json::from_str(self.json()).ok()
     }
 }

@@ -64,4 +64,6 @@ pub enum FsckNoteKind {
     LeftOver,
     /// A newer program wrote the file.
     NewerVersion,
+    /// A message is not a part of the conversation.
+    UnreadMessage,
 }

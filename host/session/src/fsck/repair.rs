@@ -25,7 +25,7 @@ pub(super) fn repair(found: &FsckReport) -> Vec<String> {
             FsckNoteKind::LeftOver => remove_leftover(note),
             FsckNoteKind::Checksums => rebuild_checksums(found),
             // Such a session is not repaired.
-            FsckNoteKind::NewerVersion => continue,
+            FsckNoteKind::NewerVersion | FsckNoteKind::UnreadMessage => continue,
         });
     }
     let checksum_faults = [FaultKind::Changed, FaultKind::MissingLine, FaultKind::Reordered];

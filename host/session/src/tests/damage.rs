@@ -195,3 +195,38 @@ fn a_line_that_is_too_long_keeps_its_number_and_its_length() {
         assert_eq!(contents.records.len(), 1, "{text}");
     }
 }
+
+/// Texts that JavaScript cut inside an emoji, numbers beyond floats, deep arguments and equal fields: see `readable`.
+#[test]
+fn what_one_reader_refuses_hides_no_message() {
+    let root = line("a", "none", r"cut \ud83d").replace("\"none\"", "null");
+    let answer = |id: &str, parent: &str, block: &str| {
+        format!(
+            r#"{{"type":"message","id":"{id}","parentId":"{parent}","message":{{"role":"assistant","content":[{block}]}}}}"#
+        )
+    };
+    let call = |arguments: &str| {
+        format!(r#"{{"type":"toolCall","id":"k","name":"shell","arguments":{{"c":{arguments}}}}}"#)
+    };
+    let deep = format!("{}{}", "[".repeat(126), "]".repeat(126));
+    let equal = answer("d", "c", r#"{"type":"text","text":"old","text":"new"}"#);
+    let (number, nested) = (answer("b", "a", &call("1e999")), answer("c", "b", &call(&deep)));
+    check(&[&root, &number, &nested, &equal], &["cut \u{FFFD}", "", "", "new"], &[]);
+    let file = [HEADER, &root, &number, &nested, &equal].join("\n");
+    let session = Session::parse("damaged", file.as_bytes()).unwrap();
+    for entry in session.live(0).snapshot().iter() {
+        assert!(
+            serde_json::from_str::<ctxhost_dialects::ChatMessage>(entry.raw()).is_ok(),
+            "{}",
+            entry.raw()
+        );
+        assert_eq!(entry.tool_calls().len(), usize::from(matches!(entry.id(), "b" | "c")));
+    }
+}
+
+#[test]
+fn a_message_that_is_left_out_is_named() {
+    let root = line("a", "none", "1").replace("\"none\"", "null");
+    let unknown = line("b", "a", "2").replace("user", "oracle");
+    check(&[&root, &unknown, &line("c", "b", "3")], &["1", "3"], &[(3, "role `oracle`")]);
+}

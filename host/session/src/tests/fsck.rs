@@ -327,3 +327,16 @@ fn files_of_a_session_with_a_similar_name_are_not_of_this_one() {
     }
     assert!(FsckReport::check(&path).unwrap().notes.is_empty());
 }
+
+#[test]
+fn a_message_that_is_left_out_is_noted() {
+    let folder = quick_folder();
+    let path = folder.path().join("s.jsonl");
+    let header = r#"{"type":"session","version":3,"id":"s","timestamp":"2026-11-21T01:41:21.054Z","cwd":"/"}"#;
+    let unknown =
+        r#"{"type":"message","id":"a","parentId":null,"message":{"role":"oracle","content":"x"}}"#;
+    fs::write(&path, format!("{header}\n{unknown}\n")).unwrap();
+    let report = FsckReport::check(&path).unwrap();
+    let note = report.notes.iter().find(|note| note.kind == FsckNoteKind::UnreadMessage).unwrap();
+    assert!(report.is_intact() && note.message.starts_with("line 2: "), "{report:?}");
+}
