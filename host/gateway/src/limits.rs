@@ -7,7 +7,7 @@ use axum::body::{Body, Bytes};
 use http_body_util::BodyExt as _;
 use hyper::body::{Body as AnyBody, Frame};
 use tokio::sync::Semaphore;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::body_budget::{BodyBudget, BodyReservation};
 
@@ -43,8 +43,8 @@ pub(super) fn permits(most: usize) -> Arc<Semaphore> {
 pub(super) struct ReadTimeouts {
     /// The longest pause between two chunks.
     pub(super) idle: Duration,
-    /// The minimum average rate, in bytes per second. Without it a client could hold a permit forever, byte by
-    /// byte.
+    /// The minimum average rate after the first `idle`, in bytes per second. Without it a client could hold a permit
+    /// forever, byte by byte.
     pub(super) min_bytes_per_s: u64,
 }
 
@@ -56,34 +56,37 @@ pub(super) async fn read_body(
     timeouts: ReadTimeouts,
     budget: &BodyBudget,
 ) -> Result<Bytes, BodyReadError> {
-    let ReadTimeouts { idle, min_bytes_per_s } = timeouts;
-    let bytes = body.size_hint().upper().unwrap_or(max).min(max);
-    let seconds = bytes / min_bytes_per_s.max(1);
-    // The minimum rate applies after one idle timeout, so that small bodies on slow lines pass.
-    let total = idle.saturating_add(Duration::from_secs(seconds));
     let mut reservation = budget.reservation();
-    let read = timeout(total, read_within(body, max, idle, &mut reservation)).await;
-    Ok(reservation.attach(read.unwrap_or(Err(BodyReadError::TimedOut))?))
+    let mut reader = BodyReader::new(body, timeouts);
+    let bytes = read_within(&mut reader, max, &mut reservation).await?;
+    Ok(reservation.attach(bytes))
+}
+
+/// A client's body, and how fast it arrives.
+struct BodyReader {
+    body: Body,
+    timeouts: ReadTimeouts,
+    started: Instant,
+    received_bytes: u64,
 }
 
 async fn read_within(
-    mut body: Body,
+    reader: &mut BodyReader,
     max: u64,
-    idle: Duration,
     reservation: &mut BodyReservation,
 ) -> Result<Bytes, BodyReadError> {
     let max = usize::try_from(max).unwrap_or(usize::MAX);
-    let hint = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+    let hint = usize::try_from(reader.body.size_hint().lower()).unwrap_or(usize::MAX);
     // A declared length is rejected before anything is read.
     if hint > max {
         return Err(BodyReadError::TooLarge);
     }
-    let Some(first) = next_data(&mut body, idle).await? else { return Ok(Bytes::new()) };
+    let Some(first) = reader.next_data().await? else { return Ok(Bytes::new()) };
     if first.len() > max {
         return Err(BodyReadError::TooLarge);
     }
     reserve(reservation, &first)?;
-    let mut rest = match next_data(&mut body, idle).await? {
+    let mut rest = match reader.next_data().await? {
         // One chunk is returned as it is, without a copy.
         None => return Ok(first),
         Some(second) => Some(second),
@@ -97,7 +100,7 @@ async fn read_within(
         }
         reserve(reservation, &piece)?;
         bytes.extend_from_slice(&piece);
-        rest = next_data(&mut body, idle).await?;
+        rest = reader.next_data().await?;
     }
     Ok(bytes.into())
 }
@@ -106,18 +109,37 @@ fn reserve(reservation: &mut BodyReservation, piece: &[u8]) -> Result<(), BodyRe
     if reservation.try_reserve(piece.len()) { Ok(()) } else { Err(BodyReadError::NoBudget) }
 }
 
-async fn next_data(body: &mut Body, idle: Duration) -> Result<Option<Bytes>, BodyReadError> {
-    loop {
-        return match timeout(idle, body.frame()).await {
-            Err(_) => Err(BodyReadError::TimedOut),
-            Ok(Some(Err(_))) => Err(BodyReadError::Disconnected),
-            Ok(None) => Ok(None),
-            Ok(Some(Ok(frame))) => match frame.into_data() {
-                Ok(data) => Ok(Some(data)),
-                // Request trailers are not forwarded.
-                Err(_) => continue,
-            },
-        };
+impl BodyReader {
+    fn new(body: Body, timeouts: ReadTimeouts) -> BodyReader {
+        BodyReader { body, timeouts, started: Instant::now(), received_bytes: 0 }
+    }
+
+    async fn next_data(&mut self) -> Result<Option<Bytes>, BodyReadError> {
+        loop {
+            let deadline = self.deadline();
+            return match timeout_at(deadline, self.body.frame()).await {
+                Err(_) => Err(BodyReadError::TimedOut),
+                Ok(Some(Err(_))) => Err(BodyReadError::Disconnected),
+                Ok(None) => Ok(None),
+                Ok(Some(Ok(frame))) => match frame.into_data() {
+                    Ok(data) => {
+                        self.received_bytes = self.received_bytes.saturating_add(data.len() as u64);
+                        Ok(Some(data))
+                    }
+                    // Request trailers are not forwarded.
+                    Err(_) => continue,
+                },
+            };
+        }
+    }
+
+    /// When the next chunk must have arrived. Only received bytes count: a declared length is the client's claim.
+    fn deadline(&self) -> Instant {
+        let ReadTimeouts { idle, min_bytes_per_s } = self.timeouts;
+        let ms = self.received_bytes.saturating_mul(1_000) / min_bytes_per_s.max(1);
+        // The rate applies after one idle timeout, so that small bodies on slow lines pass.
+        let by_rate = self.started + idle + bounded_duration(ms);
+        by_rate.min(Instant::now() + idle)
     }
 }
 
@@ -140,7 +162,7 @@ where
 
 #[cfg(test)]
 mod tests {
-    use futures_util::stream;
+    use futures_util::{StreamExt as _, stream};
     use prometheus_client::metrics::gauge::Gauge;
 
     use super::*;
@@ -203,6 +225,40 @@ mod tests {
         let budget = room(1_000);
         let body = read_body(Body::from_stream(trickle), 1_000, TIMEOUTS, &budget);
         assert_eq!(body.await, Err(BodyReadError::TimedOut));
+    }
+
+    /// How long a client holds its permit with a chunk of `bytes` every `pause`, of a body that may be large.
+    async fn held_for(bytes: usize, pause: Duration) -> (Result<usize, BodyReadError>, Duration) {
+        const BODY_BYTES: usize = 100_000;
+        let chunks = stream::unfold(0, move |sent| async move {
+            tokio::time::sleep(pause).await;
+            let chunk = vec![b'x'; bytes];
+            (sent < BODY_BYTES).then(|| (Ok::<_, std::io::Error>(chunk), sent + bytes))
+        });
+        let (budget, started) = (room(1 << 40), Instant::now());
+        let read = read_body(Body::from_stream(chunks), 1 << 40, TIMEOUTS, &budget).await;
+        (read.map(|bytes| bytes.len()), started.elapsed())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_rate_counts_received_bytes_and_not_allowed_ones() {
+        let (read, held) = held_for(10, Duration::from_secs(1)).await;
+        assert_eq!(read, Err(BodyReadError::TimedOut));
+        // The first minute is free, and its bytes allow some seconds more.
+        assert!(held < IDLE + IDLE / 4, "{held:?}");
+        let (read, held) = held_for(100, Duration::from_secs(1)).await;
+        assert_eq!(read, Ok(100_000));
+        assert!(held > IDLE * 10, "{held:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_small_body_on_a_slow_line_passes() {
+        let chunks = stream::iter(["a", "b"]).then(|chunk| async move {
+            tokio::time::sleep(IDLE / 3).await;
+            Ok::<_, std::io::Error>(chunk)
+        });
+        let body = Body::from_stream(chunks);
+        assert_eq!(read_body(body, 10, TIMEOUTS, &room(10)).await, Ok("ab".into()));
     }
 
     #[tokio::test]
