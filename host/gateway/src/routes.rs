@@ -1,5 +1,7 @@
 //! Maps paths to endpoints, and other requests to the provider whose API they use.
 
+use std::borrow::Cow;
+
 use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderMap, HeaderValue, Method, Request, Uri};
 
@@ -23,9 +25,17 @@ fn is_signed(headers: &HeaderMap) -> bool {
 }
 
 /// The endpoint of a path, below any prefix: clients append `/v1` or not, and providers have base paths of their own
-/// (`/api/v1`, `/openai/deployments/{name}`, `/anthropic/v1`).
+/// (`/api/v1`, `/openai/deployments/{name}`, `/anthropic/v1`). Clients may escape any character.
 fn shaped_endpoint(path: &str) -> Option<Endpoint> {
-    let segments: Vec<&str> = path.split('/').filter(|segment| !segment.is_empty()).collect();
+    // An escaped slash may belong to a model's name, or be one that a client escaped needlessly.
+    let segments: Vec<Cow<'_, str>> = path.split('/').map(unescape).collect();
+    let segments = segments.iter().map(Cow::as_ref);
+    endpoint_of(segments).or_else(|| endpoint_of(unescape(path).split('/')))
+}
+
+/// The endpoint of the segments of a path.
+fn endpoint_of<'a>(segments: impl Iterator<Item = &'a str>) -> Option<Endpoint> {
+    let segments: Vec<&str> = segments.filter(|segment| !segment.is_empty()).collect();
     let endpoint = match segments.as_slice() {
         [.., "chat", "completions"] => Some((OpenAiCompletions, Generate)),
         [.., "responses"] => Some((OpenAiResponses, Generate)),
@@ -39,7 +49,7 @@ fn shaped_endpoint(path: &str) -> Option<Endpoint> {
         _ => None,
     };
     let endpoint = endpoint.map(|(dialect, action)| Endpoint::new(dialect, action));
-    endpoint.or_else(|| google_endpoint(path)).or_else(|| bedrock_endpoint(&segments))
+    endpoint.or_else(|| google_endpoint(&segments)).or_else(|| bedrock_endpoint(&segments))
 }
 
 /// Whether `messages` is Anthropic's endpoint here: OpenAI's threads have messages, too, behind the thread's id.
@@ -51,13 +61,10 @@ fn is_anthropic_base(base: &[&str]) -> bool {
 }
 
 /// `models/{model}:generateContent` and similar, for any version and prefix. Vertex serves Claude with Anthropic's bodies.
-fn google_endpoint(path: &str) -> Option<Endpoint> {
-    let (folder, last) = path.rsplit_once('/')?;
-    let (model, action) = last.rsplit_once(':')?;
-    if model.is_empty() || !folder.ends_with("/models") {
-        return None;
-    }
-    let is_claude = folder.ends_with("/anthropic/models");
+fn google_endpoint(segments: &[&str]) -> Option<Endpoint> {
+    let [folder @ .., "models", last] = segments else { return None };
+    let (model, action) = last.rsplit_once(':').filter(|(model, _)| !model.is_empty())?;
+    let is_claude = folder.last() == Some(&"anthropic");
     let (dialect, action, is_stream) = match action {
         "generateContent" => (GoogleGenerativeAi, Generate, false),
         "streamGenerateContent" => (GoogleGenerativeAi, Generate, true),
@@ -84,9 +91,28 @@ fn bedrock_endpoint(segments: &[&str]) -> Option<Endpoint> {
         _ => return None,
     };
     let is_claude = id.starts_with("anthropic.") || id.contains(".anthropic.");
-    // The ids have versions behind a colon, which some clients escape.
-    let id = id.replace("%3A", ":").replace("%3a", ":");
-    is_claude.then(|| Endpoint::generate(AnthropicMessages).with_path_model(id, is_stream))
+    is_claude.then(|| Endpoint::generate(AnthropicMessages).with_path_model(*id, is_stream))
+}
+
+/// A path with the characters that its escapes stand for (`%3A` is `:`); one whose bytes are no text stays as it is.
+fn unescape(path: &str) -> Cow<'_, str> {
+    let Some((start, rest)) = path.split_once('%') else { return Cow::Borrowed(path) };
+    let mut bytes = start.as_bytes().to_vec();
+    for piece in rest.split('%') {
+        let digits =
+            piece.get(..2).filter(|two| two.bytes().all(|digit| digit.is_ascii_hexdigit()));
+        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                bytes.extend_from_slice(piece.as_bytes().get(2..).unwrap_or_default());
+            }
+            None => {
+                bytes.push(b'%');
+                bytes.extend_from_slice(piece.as_bytes());
+            }
+        }
+    }
+    String::from_utf8(bytes).map_or(Cow::Borrowed(path), Cow::Owned)
 }
 
 /// The dialect of an unshaped request, by its path or headers.
@@ -97,14 +123,15 @@ pub(super) fn dialect_of(uri: &Uri, headers: &HeaderMap) -> DialectName {
 /// The same; `None` if neither identifies a provider, so that the owner of its credentials is unknown.
 pub(super) fn known_dialect_of(uri: &Uri, headers: &HeaderMap) -> Option<DialectName> {
     dialect_of_path(uri.path()).or_else(|| dialect_of_headers(uri, headers)).or_else(|| {
-        let below = below_version(uri.path());
-        begins_with_any(below, &OPENAI_PATHS).then_some(DialectName::OpenAiCompletions)
+        let path = unescape(uri.path());
+        begins_with_any(below_version(&path), &OPENAI_PATHS)
+            .then_some(DialectName::OpenAiCompletions)
     })
 }
 
 /// Whether a path belongs to the gateway itself, valid or not.
 pub(super) fn is_gateway_path(path: &str) -> bool {
-    begins_with_any(path, &["ui", "v1/compress", "v1/retrieve"])
+    begins_with_any(&unescape(path), &["ui", "v1/compress", "v1/retrieve"])
 }
 
 /// The path prefixes of OpenAI's API and of compatible servers.
@@ -170,6 +197,7 @@ fn dialect_of_path(path: &str) -> Option<DialectName> {
     if let Some(endpoint) = shaped_endpoint(path) {
         return Some(endpoint.upstream);
     }
+    let path = &*unescape(path);
     // A colon alone is no evidence: local servers use it in model names (`qwen3:8b`).
     let verb = path.rsplit('/').next().and_then(|last| last.rsplit_once(':')).map(|(_, verb)| verb);
     let is_verb = verb.is_some_and(|verb| GOOGLE_VERBS.contains(&verb));
@@ -291,6 +319,32 @@ mod tests {
         };
         assert_eq!(signed("Bearer"), Some(claude().with_path_model(id, false)));
         assert_eq!(signed("AWS4-HMAC-SHA256"), None);
+    }
+
+    #[test]
+    fn escapes_are_read_as_what_they_stand_for() {
+        let gemini = |model: &str| {
+            Some(Endpoint::generate(GoogleGenerativeAi).with_path_model(model, false))
+        };
+        for path in [
+            "/v1beta/models/gemini-x%3AgenerateContent",
+            "/v1beta/models/gemini-x%3agenerateContent",
+            "/v1beta%2Fmodels%2Fgemini-x:generateContent",
+            "/v1beta/%6dodels/gemini%2Dx:generateContent",
+        ] {
+            assert_eq!(post(path), gemini("gemini-x"), "{path}");
+            assert_eq!(dialect_of_path(path), Some(GoogleGenerativeAi), "{path}");
+        }
+        assert_eq!(post("/v1beta/models/org%2Fm:generateContent"), gemini("org/m"));
+        assert_eq!(post("/v1beta/models/m%253A1:generateContent"), gemini("m%3A1"));
+        assert_eq!(post("/v1/chat%2Fcompletions"), Some(Endpoint::generate(OpenAiCompletions)));
+        assert_eq!(post("/v1/%6Dessages"), Some(Endpoint::generate(AnthropicMessages)));
+        assert!(is_gateway_path("/v1%2Fcompress") && is_gateway_path("/%75i"));
+        for path in
+            ["/v1/chat%2fcompletion%73%2F%", "/v1/chat/completions%", "/v1/mess%zzages", "/%FF/%"]
+        {
+            assert_eq!(post(path), None, "{path}");
+        }
     }
 
     #[test]
