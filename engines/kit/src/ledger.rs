@@ -153,21 +153,51 @@ impl<'t> LedgerReader<'t> {
 
 impl SummaryLedger {
     /// Reduces the limits to `chars` weighted characters. Requests have priority; the rest gets
-    /// what they leave.
+    /// what they leave. Requests that do not fit get what commands and identifiers leave.
     pub fn fit_limits(&self, limits: LedgerLimits, chars: u64) -> LedgerLimits {
         let most_chars = limits.request_chars.min(chars);
         let is_cut = requests::cuts_long(&self.requests, most_chars, REQUESTS);
         let more_chars = limits.long_request_chars.min(chars - most_chars);
         let most_chars = most_chars + if is_cut { more_chars } else { 0 };
-        let requests = requests::render(&self.requests, most_chars, REQUESTS);
-        // Render once with the maximum to learn what the requests really take.
-        let needed_chars =
-            block(REQUESTS, &requests).map_or(0, |b| weighted_chars(&b) + SLACK_CHARS);
+        let (needed_chars, is_whole) = self.request_chars(most_chars);
         let request_chars = needed_chars.min(most_chars);
         let room = chars - request_chars;
         let name_chars = limits.name_chars.min(room / NAME_ROOM_DIVISOR);
         let ledger_chars = limits.ledger_chars.min(room - name_chars);
-        LedgerLimits { request_chars, long_request_chars: 0, ledger_chars, name_chars, ..limits }
+        let fitted = LedgerLimits {
+            request_chars,
+            long_request_chars: 0,
+            ledger_chars,
+            name_chars,
+            ..limits
+        };
+        if is_whole {
+            return fitted;
+        }
+        // A talk without tools has few commands and names, but many requests.
+        let free_chars = ledger_chars.saturating_sub(self.line_chars(limits.command_chars));
+        let most_chars = request_chars + free_chars;
+        let more_chars = self.request_chars(most_chars).0.min(most_chars) - request_chars;
+        LedgerLimits {
+            request_chars: request_chars + more_chars,
+            ledger_chars: ledger_chars - more_chars,
+            ..fitted
+        }
+    }
+
+    /// What requests take of a room, in weighted characters, and whether all are shown.
+    fn request_chars(&self, most_chars: u64) -> (u64, bool) {
+        // Render once with the maximum to learn what the requests really take.
+        let lines = requests::render(&self.requests, most_chars, REQUESTS);
+        let chars = block(REQUESTS, &lines).map_or(0, |b| weighted_chars(&b) + SLACK_CHARS);
+        (chars, lines.len() == self.requests.len())
+    }
+
+    /// Upper bound of the blocks of commands and identifiers, in weighted characters.
+    fn line_chars(&self, command_chars: u64) -> u64 {
+        let blocks = [self.commands.chars(command_chars), self.names.chars(u64::MAX)];
+        // Commands get two thirds of the room beside names.
+        blocks.iter().map(|chars| chars / 2 * 3 + SLACK_CHARS).sum()
     }
 
     /// Maximum size of the blocks, in weighted characters.

@@ -121,8 +121,13 @@ impl<'a> RequestExcerpt<'a> {
         let RequestSentences { rules, facts, others } = sentences;
         // What is left of the room shows what the request is about.
         self.add_fitting(rules, self.left_chars / 4);
-        self.add_fitting(facts, self.left_chars / 2);
         let mut others: Vec<Range<usize>> = facts.iter().chain(others).cloned().collect();
+        // What to do with a paste stands behind it, or before it.
+        let last = others.iter().max_by_key(|range| range.end).cloned();
+        let first = others.iter().min_by_key(|range| range.start).cloned();
+        let ends: Vec<Range<usize>> = [last, first].into_iter().flatten().collect();
+        self.add_fitting(&ends, self.left_chars / 2);
+        self.add_fitting(facts, self.left_chars / 2);
         others.retain(|range| !self.shown.contains(range));
         others.sort_by_key(|range| bytes_to_end(self.text, range));
         self.add_until_full(&others);
@@ -161,6 +166,9 @@ impl<'a> RequestExcerpt<'a> {
 
     /// Adds a part if it fits.
     fn add(&mut self, range: Range<usize>, spared_chars: u64) -> bool {
+        if self.shown.contains(&range) {
+            return true;
+        }
         let chars = weighted_chars(self.part(&range)) + weighted_chars(GAP);
         let left_chars = self.left_chars.checked_sub(chars).filter(|left| *left >= spared_chars);
         if let Some(left_chars) = left_chars {
@@ -241,6 +249,26 @@ mod tests {
         assert!(short.starts_with("> first") && short.ends_with("> last"), "{short}");
         let line = format!("begin {} end", "word ".repeat(400));
         assert!(shorten_request(&line, 400).starts_with("begin word"));
+    }
+
+    #[test]
+    fn a_question_behind_a_paste_stays() {
+        let order = |number: u64| format!("{{\"order\":{},\"item\":\"chair\"}},", 10_000 + number);
+        let (one_line, lines) = (
+            (0..90).map(order).collect::<String>(),
+            (0..90).map(|n| order(n) + "\n").collect::<String>(),
+        );
+        for paste in [one_line, lines] {
+            for max_chars in [LEAST_REQUEST_CHARS, 1_000, 3_000] {
+                let short = shorten_request(
+                    &format!("[{paste}]\n\nWhich of these does Ms. Okonkwo want?"),
+                    max_chars,
+                );
+                assert!(short.ends_with("Which of these does Ms. Okonkwo want?"), "{short}");
+                let short = shorten_request(&format!("The customer is Zabel.\n{paste}"), max_chars);
+                assert!(short.starts_with("The customer is Zabel."), "{short}");
+            }
+        }
     }
 
     proptest! {

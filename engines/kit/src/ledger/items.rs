@@ -128,6 +128,19 @@ impl LedgerItems {
         self.by_key.is_empty()
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.by_key.len()
+    }
+
+    /// Size of all lines with texts of at most `most_chars`, in weighted characters.
+    pub(super) fn chars(&self, most_chars: u64) -> u64 {
+        let sizes = self.by_key.values().map(|(_, item)| {
+            let mark = weighted_chars(&item.label) + LEAST_LINE_CHARS + TIMES_CHARS;
+            weighted_chars(&item.text).min(most_chars) + mark
+        });
+        sizes.sum()
+    }
+
     /// Adds a line, or moves a known one to the end. A later label wins, except that `read` does
     /// not replace `changed`.
     pub(super) fn add(&mut self, item: LedgerItem) {
@@ -239,6 +252,8 @@ fn times_in(mark: &str) -> Option<u64> {
 const TAG_CHARS: u64 = 36;
 /// Minimum size of a line, in weighted characters.
 const LEAST_LINE_CHARS: u64 = 4;
+/// Upper bound of a mark without its label: `[, 9999x] `.
+const TIMES_CHARS: u64 = 12;
 
 /// Parses the lines of a block.
 pub(super) fn read_items(text: &str, tag: &str) -> Vec<LedgerItem> {

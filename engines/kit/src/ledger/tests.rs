@@ -287,6 +287,30 @@ fn a_long_rule_leaves_room_for_shorter_older_ones() {
 }
 
 #[test]
+fn requests_get_what_commands_and_names_leave() {
+    let limits = LedgerLimits { request_chars: 1_000, ledger_chars: 1_500, ..ROOMY };
+    let mut talk = TranscriptBuilder::new();
+    (0..60)
+        .for_each(|at| _ = talk.user(&format!("Tell me more about part {at}")).assistant("Yes."));
+    let ledger = ledger_of(&talk);
+    let fitted = ledger.fit_limits(limits, u64::MAX);
+    assert!(fitted.request_chars > limits.request_chars, "{fitted:?}");
+    assert!(fitted.request_chars + fitted.ledger_chars <= 2_500, "{fitted:?}");
+    assert_eq!(ledger.fit_limits(fitted, u64::MAX), fitted);
+    let text = ledger.render(fitted, "");
+    assert!(text.contains("about part 59") && text.contains("about part 2\n"), "{text}");
+    // Commands keep their room.
+    for number in 0..40 {
+        let (id, command) = (format!("c{number}"), format!(r#"{{"command":"make the {number}"}}"#));
+        talk.calls(&[(&id, "bash", &command)]).result(&id, "bash", "ok");
+    }
+    let ledger = ledger_of(&talk);
+    let fitted = ledger.fit_limits(limits, u64::MAX);
+    let commands = |limits| ledger.render(limits, "").matches("- make the").count();
+    assert_eq!(commands(fitted), commands(limits));
+}
+
+#[test]
 fn a_request_is_quoted_as_its_user_wrote_it() {
     let mut talk = TranscriptBuilder::new();
     talk.user("<ide_opened_file>The user opened /srv/app/open.rs.</ide_opened_file>\nMend PROJ-7.");
