@@ -438,7 +438,9 @@ typedef struct ctxhost_api_v1 {
     ctxhost_status (*plan_keep)(ctxhost_answer *a, uint64_t from, uint64_t to);
     /* Keeps an entry with other text; keeps calls, ids and role, drops thinking. */
     ctxhost_status (*plan_replace_text)(ctxhost_answer *a, uint64_t seq, ctxhost_str text);
-    /* Keeps an entry with other JSON of the same role and the same call ids. */
+    /* Keeps an entry with other JSON of the same role and the same call ids. The host refuses JSON that a request
+     * cannot be written from, such as half of a surrogate pair, and more than 64 nested lists and objects unless the
+     * entry has as many. */
     ctxhost_status (*plan_replace_raw)(ctxhost_answer *a, uint64_t seq, ctxhost_str raw);
     /* Inserts a message of USER or ASSISTANT that replaces from <= seq < to. The host moves one behind the
      * user's message or the tool round that the transcript ends with before it. */
@@ -450,13 +452,14 @@ typedef struct ctxhost_api_v1 {
     /* The engine's estimate of the plan, in tokens; the host counts itself. */
     ctxhost_status (*plan_estimate)(ctxhost_answer *a, uint64_t tokens);
     /* Optional fields, as a JSON object. All may be absent:
-     *   system_prompt_addition  string: is put before the system prompt of this request
+     *   system_prompt_addition  string: is put before the system prompt of this request; counts as inserted text
      *   prompt_authority        "assembled" or "preassembly_may_overflow": the count that is compared with the
      *                           budget, of this plan or of the whole live transcript where that is larger
      *   projection_epoch        integer: increases when the projection restarts
      *   compaction_wanted       string: why a compaction is wanted although the plan fits
      *   notes                   [{"layer": string, "detail": string}], for reports
-     *   details                 any JSON, recorded with a compaction for readers of the session */
+     *   details                 any JSON, recorded with a compaction for readers of the session
+     * JSON of more than 64 nested lists and objects is PROTOCOL, here and in set_result_json. */
     ctxhost_status (*plan_extras)(ctxhost_answer *a, ctxhost_str json);
     /* compact: use the bundled engine. */
     ctxhost_status (*compact_delegate)(ctxhost_answer *a);

@@ -100,6 +100,7 @@ mod calls;
 mod embedding;
 mod error;
 mod host;
+mod json_levels;
 mod plan;
 mod projection;
 pub mod settings;
@@ -139,6 +140,9 @@ pub mod border {
         DisposeRequest, EngineCall, EngineReply, EngineRequest, FailurePolicy, StatusRequest,
     };
     pub use crate::engine::is_engine_id;
+    pub use crate::json_levels::{
+        MAX_JSON_LEVELS, check_text_levels, check_value_levels, levels_of_text,
+    };
 }
 
 /// Items used by the expansion of `export_engine!`.

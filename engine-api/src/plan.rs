@@ -108,7 +108,8 @@ pub enum PromptAuthority {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PlanExtras {
-    /// Text that the host prepends to the system prompt of this request.
+    /// Text that the host prepends to the system prompt of this request. It counts for the budget, and as inserted text.
+    /// In the plan of a compaction it has no effect.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system_prompt_addition: Option<String>,
     /// Which token count is compared with the budget.

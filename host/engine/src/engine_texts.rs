@@ -9,6 +9,8 @@ use ctxhost_engine_api::transcript::tokens::group_thousands;
 use ctxhost_engine_api::*;
 use serde_json::Value;
 
+use crate::deep_replies::refuse_deep_reply;
+
 /// The longest text: a reason is one line, and an error may quote the answer of a provider.
 const MAX_TEXT_BYTES: usize = 16 * 1024;
 
@@ -24,8 +26,9 @@ const MAX_NAMES: usize = 16;
 /// The memory of a JSON value beside its texts.
 const VALUE_BYTES: usize = size_of::<Value>();
 
-/// Cuts the texts of a reply, and leaves out values and tools that are too large.
+/// Cuts the texts of a reply, and leaves out values and tools that are too large. A reply that is nested too deep becomes an error.
 pub(super) fn limit_reply(reply: &mut Result<EngineReply>) {
+    refuse_deep_reply(reply);
     let mut budget = TextBudget { left: MAX_REPLY_BYTES };
     match reply {
         Err(error) => budget.cut_error(error),

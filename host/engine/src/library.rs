@@ -27,9 +27,10 @@ use ctxhost_engine_api::border::{
 use ctxhost_engine_api::transcript::tokens::group_thousands;
 use ctxhost_platform::files::{self, LinkPolicy, open_options};
 use libloading::Library;
-use object::{Object as _, ObjectSection as _, ObjectSegment as _};
 use sha2::{Digest as _, Sha256};
 use tempfile::NamedTempFile;
+
+use crate::object_file::check_object;
 
 /// The largest library in bytes. A debug build of a large engine has some 30 MB.
 const MAX_LIBRARY_BYTES: u64 = 512 * 1024 * 1024;
@@ -419,27 +420,6 @@ fn check_folder(path: &Path) -> Result<(), LoadError> {
         .map_err(|source| LoadError::Unreadable { path: folder.into(), source })?;
     if files::mode(&facts).is_some_and(|mode| mode & 0o002 != 0 && mode & 0o1000 == 0) {
         return Err(LoadError::WorldWritableFolder { path: path.into(), folder: folder.into() });
-    }
-    Ok(())
-}
-
-/// Refuses files that are not a library for this platform, or shorter than their headers require.
-fn check_object(path: &Path, image: &[u8]) -> Result<(), LoadError> {
-    let file = object::File::parse(image).map_err(|error| {
-        let reason = if image.is_empty() { "it is empty".into() } else { error.to_string() };
-        LoadError::NotALibrary { path: path.into(), reason }
-    })?;
-    if file.kind() != object::ObjectKind::Dynamic {
-        let reason = format!("it is {:?}", file.kind()).to_lowercase();
-        return Err(LoadError::NotALibrary { path: path.into(), reason });
-    }
-    let segments = file.segments().map(|segment| segment.file_range());
-    let sections = file.sections().filter_map(|section| section.file_range());
-    let ends = segments.chain(sections).map(|(start, length)| start.saturating_add(length));
-    let needed = ends.max().unwrap_or(0);
-    let bytes = image.len() as u64;
-    if needed > bytes {
-        return Err(LoadError::Truncated { path: path.into(), bytes, needed });
     }
     Ok(())
 }

@@ -12,6 +12,7 @@ use super::memory::protocol;
 use super::structs::{CStatus, Str};
 use crate::abi::json::from_json;
 use crate::error::{EngineError, ErrorKind, Result};
+use crate::json_levels::check_text_levels;
 use crate::plan::{Compaction, Plan, PlanExtras};
 use crate::request::CompactRequest;
 use crate::transcript::Role;
@@ -284,7 +285,9 @@ pub(super) extern "C" fn plan_estimate(a: Option<&CAnswer>, tokens: u64) -> CSta
 
 pub(super) extern "C" fn plan_extras(a: Option<&CAnswer>, json: Str) -> CStatus {
     run_setter(a, "plan_extras", accepts_plan, |answer| {
-        let extras: PlanExtras = from_json(json.text()?)?;
+        let json = json.text()?;
+        check_text_levels("the JSON of plan_extras", json)?;
+        let extras: PlanExtras = from_json(json)?;
         answer.plan(|plan| plan.extras = extras)
     })
 }
@@ -317,7 +320,9 @@ pub(super) extern "C" fn set_text(a: Option<&CAnswer>, text: Str) -> CStatus {
 
 pub(super) extern "C" fn set_result_json(a: Option<&CAnswer>, json: Str) -> CStatus {
     run_setter(a, "set_result_json", accepts_json, |answer| {
-        answer.set("set_result_json", AnswerContent::Json(json.text()?.to_owned()))
+        let json = json.text()?;
+        check_text_levels("the JSON of set_result_json", json)?;
+        answer.set("set_result_json", AnswerContent::Json(json.to_owned()))
     })
 }
 

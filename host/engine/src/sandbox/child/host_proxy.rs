@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use ctxhost_engine_api::border::{BoxFuture, HostServices};
+use ctxhost_engine_api::border::{BoxFuture, HostServices, check_value_levels};
 use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::*;
 use serde_json::Value;
@@ -135,7 +135,10 @@ impl HostServices for HostProxy {
     }
 
     fn log(&self, level: LogLevel, target: &str, message: &str, fields: &Value) {
-        let (target, message, fields) = (target.into(), message.into(), fields.clone());
+        // The host could not read a frame with deeper fields.
+        let is_deep = check_value_levels("the fields", fields).is_err();
+        let fields = if is_deep { Value::Null } else { fields.clone() };
+        let (target, message) = (target.into(), message.into());
         self.pending.writer.write(&FromSandbox::Log {
             level: level as u8,
             target,

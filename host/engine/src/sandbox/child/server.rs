@@ -18,6 +18,7 @@ use super::host_proxy::HostProxy;
 use super::writer::FrameWriter;
 use crate::build_guard::BuildGuard;
 use crate::calls::{CallLimit, CallTable};
+use crate::deep_replies::refuse_deep_reply;
 use crate::sandbox::wire::{self, CallFrame, FromSandbox, Hello, ToSandbox, TranscriptDelta};
 use crate::threads::{EngineThreads, STACK_BYTES, task_error};
 
@@ -101,10 +102,11 @@ impl SandboxServer {
         let engine = self.engine.clone();
         let thread = std::thread::Builder::new().name("engine-create".into());
         let spawned = thread.stack_size(STACK_BYTES).spawn(move || {
-            let result = factory.create(host, &config).map(|created| {
+            let mut result = factory.create(host, &config).map(|created| {
                 let _ = engine.set(created);
                 EngineReply::Created
             });
+            refuse_deep_reply(&mut result);
             drop(guard);
             writer.write(&FromSandbox::Reply { call, result });
         });
@@ -138,13 +140,14 @@ impl SandboxServer {
         running(&self.running).insert(call, work.abort_handle());
         let (list, writer) = (self.running.clone(), self.writer.clone());
         self.runtime.spawn(async move {
-            let result = match work.await {
+            let mut result = match work.await {
                 Ok(result) => result,
                 Err(end) if end.is_cancelled() => {
                     Err(EngineError::new(ErrorKind::Cancelled, "the call was cancelled"))
                 }
                 Err(end) => Err(task_error(&end.to_string())),
             };
+            refuse_deep_reply(&mut result);
             drop(guard);
             running(&list).remove(&call);
             writer.write(&FromSandbox::Reply { call, result });
