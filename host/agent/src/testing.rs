@@ -170,11 +170,13 @@ pub(super) struct RecordingEngine {
     name: String,
     refuses: bool,
     compact_ms: u64,
+    addition: Option<String>,
     host: Host,
 }
 
 impl RecordingEngine {
-    /// An engine with a unique name; the settings are `refuses` (sub-agents) and `compact_ms`.
+    /// An engine with a unique name; the settings are `refuses` (sub-agents), `compact_ms` and `addition` (to
+    /// the system prompt).
     pub(super) fn spec(name: &str, settings: Value) -> EngineSpec {
         let mut config = json!({ "name": name });
         if let (Some(config), Some(settings)) = (config.as_object_mut(), settings.as_object()) {
@@ -196,12 +198,15 @@ impl ContextEngine for RecordingEngine {
             name: config["name"].as_str().unwrap_or_default().to_owned(),
             refuses: config["refuses"].as_bool().unwrap_or_default(),
             compact_ms: config["compact_ms"].as_u64().unwrap_or_default(),
+            addition: config["addition"].as_str().map(str::to_owned),
             host,
         })
     }
 
     async fn assemble(&self, transcript: Transcript, _: AssembleRequest) -> Result<Plan> {
-        Ok(Plan::keep_all(transcript.len()))
+        let mut plan = Plan::keep_all(transcript.len());
+        plan.extras.system_prompt_addition.clone_from(&self.addition);
+        Ok(plan)
     }
 
     async fn compact(&self, transcript: Transcript, _: CompactRequest) -> Result<Compaction> {

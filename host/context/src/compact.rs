@@ -343,7 +343,7 @@ impl ContextSettings {
         answer: &EngineAnswer<Compaction>,
         budget: Budget,
     ) -> Result<EnforcedPlan, Rejection> {
-        let plan = match &answer.value {
+        let mut plan = match &answer.value {
             Compaction::Plan(plan) => plan.clone(),
             Compaction::Delegate => {
                 return Err("the bundled engine delegated to itself".to_owned().into());
@@ -352,6 +352,8 @@ impl ContextSettings {
                 return Err(format!("nothing to compact: {reason}").into());
             }
         };
+        // It is for the system prompt of a request.
+        plan.extras.system_prompt_addition = None;
         let checked = invariants::enforce(view, plan, budget.tokens, &self.invariants)
             .map_err(|violation| violation.to_string())?;
         let before_tokens = view.total_tokens();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ctxhost_engine_api::transcript::tokens::{self, group_thousands};
 use ctxhost_engine_api::{
-    AssembleRequest, EngineError, Entry, Message, ModelRef, Plan, Transcript,
+    AssembleRequest, EngineError, Entry, Message, ModelRef, Plan, PlanNote, Transcript,
 };
 
 use crate::compact::{CompactionRequest, MAX_COMPACTIONS};
@@ -479,6 +479,12 @@ impl AssembledPlan {
         progress: &mut PromptProgress,
     ) -> Box<Prompt> {
         let progress = std::mem::take(progress);
+        let mut notes = self.answer.value.extras.notes;
+        let added_tokens = invariants::system_addition_tokens(&self.checked.plan);
+        if added_tokens > 0 {
+            let added_tokens = group_thousands(added_tokens);
+            notes.push(PlanNote::new("system prompt", format!("{added_tokens} tokens before it")));
+        }
         Box::new(Prompt {
             budget_tokens,
             view,
@@ -486,7 +492,7 @@ impl AssembledPlan {
             engine: self.answer.engine,
             fallback: self.answer.fallback,
             compactions: progress.compactions,
-            notes: self.answer.value.extras.notes,
+            notes,
             rejected_plans: progress.rejected_plans,
             took: progress.took,
         })

@@ -6,7 +6,7 @@ use ctxhost_engine_api::{PlanItem, PlanNote, Transcript};
 
 use crate::outcome::CompactionOutcome;
 use crate::target::Budget;
-use ctxhost_invariants::EnforcedPlan;
+use ctxhost_invariants::{self as invariants, EnforcedPlan};
 
 /// A checked plan and how it was made.
 #[derive(Debug)]
@@ -59,5 +59,16 @@ impl Prompt {
     /// The items that the model sees.
     pub fn items(&self) -> Vec<PlanItem<'_>> {
         self.checked.items(&self.view)
+    }
+
+    /// What the engine puts before the system prompt of this request; counted in its tokens.
+    pub fn system_addition(&self) -> Option<&str> {
+        let addition = self.checked.plan.extras.system_prompt_addition.as_deref();
+        addition.filter(|text| !text.trim().is_empty())
+    }
+
+    /// The size of [`system_addition`](Self::system_addition), in estimated tokens.
+    pub fn system_addition_tokens(&self) -> u64 {
+        invariants::system_addition_tokens(&self.checked.plan)
     }
 }

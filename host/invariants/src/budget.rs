@@ -9,10 +9,16 @@ use super::{InvariantSettings, PlanViolation, Repair, pairing};
 /// budget, and of a budget of 0, which a large system prompt leaves, any text is too much.
 pub const FAIR_BUDGET_TOKENS: u64 = 1_000;
 
-/// The cost of a plan's items, and the repairs that the conversation needed.
+/// The cost of a plan's items and of its addition to the system prompt, and the repairs that the conversation needed.
 pub(super) fn count_tokens(view: &Transcript, plan: &Plan) -> (u64, Vec<Repair>) {
     let settled = pairing::pair_results(plan.project(view));
-    (settled.items.iter().map(PlanItem::tokens).sum(), settled.repairs)
+    let items: u64 = settled.items.iter().map(PlanItem::tokens).sum();
+    (items.saturating_add(system_addition_tokens(plan)), settled.repairs)
+}
+
+/// The cost of what a plan adds to the system prompt.
+pub fn system_addition_tokens(plan: &Plan) -> u64 {
+    plan.extras.system_prompt_addition.as_deref().map_or(0, tokens::estimate)
 }
 
 /// Refuses a plan with too much inserted text.
@@ -24,7 +30,8 @@ pub(super) fn check_inserted_text(
 ) -> Result<(), PlanViolation> {
     let limit_tokens =
         settings.inserted_text_max_share.of_tokens(budget_tokens.max(FAIR_BUDGET_TOKENS));
-    let tokens = plan.ops.iter().map(|op| added_text_tokens(view, &op.action)).sum();
+    let inserted: u64 = plan.ops.iter().map(|op| added_text_tokens(view, &op.action)).sum();
+    let tokens = inserted.saturating_add(system_addition_tokens(plan));
     if tokens > limit_tokens {
         return Err(PlanViolation::InsertTooLarge { tokens, limit_tokens });
     }
@@ -56,6 +63,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_addition_to_the_system_prompt_is_counted() {
+        let view = Script::new().user("task").assistant("yes").finish().transcript();
+        let mut plan = Plan::keep_all(view.len());
+        plan.extras.system_prompt_addition = Some("x".repeat(400));
+        let checked = crate::enforce(&view, plan, 1_000, &InvariantSettings::default()).unwrap();
+        assert_eq!(checked.tokens, view.total_tokens() + 100);
+        assert!(checked.plan.extras.system_prompt_addition.is_some());
+    }
+
+    #[test]
     fn inserted_text_is_limited_in_every_operation() {
         let view = Script::new().user("task").assistant("yes").finish().transcript();
         let check = |build: &dyn Fn(&mut Plan)| {
@@ -70,5 +87,9 @@ mod tests {
             plan.insert(Role::User, text.clone(), 0..1).replace_text(1, "12345678");
         };
         assert_eq!(check(&twice), too_large(501));
+        let in_system = |plan: &mut Plan| {
+            plan.keep(0..2).extras.system_prompt_addition = Some("x".repeat(2_004));
+        };
+        assert_eq!(check(&in_system), too_large(501));
     }
 }

@@ -47,7 +47,7 @@ mod tests;
 use ctxhost_engine_api::{Action, Plan, PlanItem, Transcript};
 
 pub use attachments::{drop_old_attachments, has_attachments};
-pub use budget::FAIR_BUDGET_TOKENS;
+pub use budget::{FAIR_BUDGET_TOKENS, system_addition_tokens};
 pub use emergency_trim::{
     EmergencyTrimError, LedgerBudget, LedgerWriter, emergency_trim, pinned_tokens,
 };
@@ -63,7 +63,7 @@ pub use violation::{PinReason, PlanViolation, Repair};
 pub struct EnforcedPlan {
     /// The plan, repaired where necessary.
     pub plan: Plan,
-    /// The cost of its items by the host's own count, without margin.
+    /// The cost of its items, and of what it adds to the system prompt, by the host's own count, without margin.
     pub tokens: u64,
     /// Repairs of the plan; empty for a valid plan.
     pub repairs: Vec<Repair>,

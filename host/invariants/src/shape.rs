@@ -2,6 +2,7 @@
 //! rewrites.
 
 use ctxhost_dialects::ChatMessage;
+use ctxhost_engine_api::border::{MAX_JSON_LEVELS, levels_of_text};
 use ctxhost_engine_api::{Action, ContentBlock, Entry, Flags, Message, Plan, Role, Transcript};
 use serde::Deserialize;
 use serde_json::Value;
@@ -101,6 +102,12 @@ fn check_raw(op: usize, entry: &Entry<'_>, raw: &str) -> Result<(), PlanViolatio
         return Err(PlanViolation::RewriteChangedRole { op, seq, was, now });
     }
     check_sendable(now.speaker(), raw).map_err(invalid)?;
+    // A call of the model may have more levels; they are read back from the session as they are.
+    let levels = levels_of_text(raw);
+    if levels > MAX_JSON_LEVELS && levels > levels_of_text(entry.raw()) {
+        let reason = format!("it nests {levels} levels deep, the limit is {MAX_JSON_LEVELS}");
+        return Err(invalid(reason));
+    }
     let (old, new) = (entry.message(), Message::parse(raw, ""));
     if was.tool_call_id != now.tool_call_id || call_ids(&old) != call_ids(&new) {
         return Err(PlanViolation::RewriteChangedCalls { op, seq });
@@ -277,6 +284,30 @@ mod tests {
         }
         let sendable = user(&text("short"), r#","timestamp":1"#);
         assert_eq!(verdict(|plan| _ = plan.replace_raw(0, sendable)), Ok(()));
+    }
+
+    #[test]
+    fn a_rewrite_nests_no_deeper_than_the_limit_or_its_entry() {
+        let raw = |levels: usize, text: &str| {
+            let deep = format!("{}{}", "[".repeat(levels - 1), "]".repeat(levels - 1));
+            format!(r#"{{"role":"user","content":"{text}","details":{deep}}}"#)
+        };
+        let mut generated = Script::new().user("task").user("so?").finish();
+        generated.entries[1].raw = raw(80, "so?");
+        let view = generated.transcript();
+        let judge = |seq, levels| {
+            let mut plan = Plan::default();
+            plan.replace_raw(seq, raw(levels, "short"));
+            check_shape(&view, &plan)
+        };
+        assert_eq!((judge(0, MAX_JSON_LEVELS), judge(1, 80)), (Ok(()), Ok(())));
+        for (seq, levels) in [(0, MAX_JSON_LEVELS + 1), (0, 126), (1, 81)] {
+            let refused = judge(seq, levels).unwrap_err().to_string();
+            assert!(
+                refused.contains(&format!("{levels} levels deep, the limit is 64")),
+                "{refused}"
+            );
+        }
     }
 
     #[test]

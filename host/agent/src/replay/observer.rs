@@ -91,11 +91,12 @@ impl ReplayObserver {
         }
         let layers = self.layers(prompt);
         let items = prompt.items();
-        let violations = self.verifier.verify(&prompt.view, &items, self.budget_tokens);
+        let items_budget = self.budget_tokens.saturating_sub(prompt.system_addition_tokens());
+        let violations = self.verifier.verify(&prompt.view, &items, items_budget);
         for violation in &violations {
             tracing::error!(%violation, "a finished request violates an invariant");
         }
-        self.prefix.request(&items);
+        self.prefix.request(prompt.system_addition(), &items);
         let tokens = prompt.checked.tokens;
         let took_us = u64::try_from(prompt.took.as_micros()).unwrap_or(u64::MAX);
         self.times_us.push(took_us);

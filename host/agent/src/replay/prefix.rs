@@ -1,7 +1,8 @@
 //! Measures the stable prefix: how much of a request starts the next one unchanged, as provider caches require.
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::hash::{DefaultHasher, Hash, Hasher as _};
 
+use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::{Flags, PlanItem};
 
 /// Compares each request with the previous one.
@@ -12,9 +13,11 @@ pub(super) struct PrefixMeter {
 }
 
 impl PrefixMeter {
-    /// Records the next request.
-    pub(super) fn request(&mut self, items: &[PlanItem<'_>]) {
-        let current: Vec<_> = items.iter().map(|item| (identity(item), item.tokens())).collect();
+    /// Records the next request; `addition` is what an engine puts before its system prompt.
+    pub(super) fn request(&mut self, addition: Option<&str>, items: &[PlanItem<'_>]) {
+        let head = addition.map(|text| (hash_of(&text), tokens::estimate(text)));
+        let items = items.iter().map(|item| (identity(item), item.tokens()));
+        let current: Vec<_> = head.into_iter().chain(items).collect();
         let total: u64 = self.previous.iter().map(|(_, tokens)| tokens).sum();
         if total > 0 {
             let pairs = self.previous.iter().zip(&current);
@@ -32,6 +35,12 @@ impl PrefixMeter {
         let mean = self.shares.iter().sum::<f64>() / self.shares.len() as f64;
         (mean * 1000.0).round() / 10.0
     }
+}
+
+fn hash_of(value: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// A hash that is equal for items with the same bytes.

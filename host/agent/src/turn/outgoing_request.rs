@@ -59,7 +59,8 @@ impl AgentTurn {
         if self.retry.without_thinking {
             messages.iter_mut().for_each(ChatMessage::strip_provider_content);
         }
-        let system = std::iter::once(self.system_prompt()).chain(converted.system);
+        let addition = prompt.system_addition().map(str::to_owned).into_iter();
+        let system = addition.chain([self.system_prompt()]).chain(converted.system);
         let system: Vec<String> = system.filter(|text| !text.is_empty()).collect();
         let request = ModelRequest {
             model: target.model.id.clone(),
@@ -77,5 +78,26 @@ impl AgentTurn {
             conversation_tokens: prompt.checked.tokens,
         };
         Ok(OutgoingRequest { request, target, sent })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::testing::{Answer, RecordingEngine, ScriptedProvider, builder, config, session};
+
+    #[tokio::test]
+    async fn the_text_of_an_engine_is_sent_before_the_system_prompt() {
+        let client = ScriptedProvider::new(|_| Answer::Text("done".into()));
+        let engine = RecordingEngine::spec("adding", json!({ "addition": "The ledger: 7 files." }));
+        let config = config("[agent]\nsystem_prompt = \"You mend programs.\"\n");
+        let runtime = builder(&config, &client, engine).build().await.unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let session = session(&runtime, &folder);
+        runtime.send(&session, "mend it").await.unwrap();
+        let system = client.requests_with("mend it")[0].system.clone();
+        assert!(system.starts_with("The ledger: 7 files.\n\n"), "{system}");
+        assert!(system.contains("You mend programs."), "{system}");
     }
 }
