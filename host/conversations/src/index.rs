@@ -20,6 +20,10 @@ const MAX_BYTES: u64 = 8 * 1024 * 1024;
 /// Prefixes remembered per conversation: a client may return to so many earlier branches.
 const MAX_PREFIXES: usize = 8;
 
+/// Conversations that are candidates by a beginning without an answer, the newest. Any number may begin with the same words, and
+/// each costs reading a file.
+const MAX_UNANSWERED: usize = 4;
+
 /// Where a conversation is, and the hashes of its first items.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct IndexEntry {
@@ -133,11 +137,16 @@ impl ConversationIndex {
     /// The conversations that may match a request, the longest common prefix first.
     pub(super) fn candidates(&self, request: &mut RequestItems<'_>) -> Vec<(SeededHash, String)> {
         let mut found = Vec::new();
-        for prefix in request.prefix_hashes(&self.lengths).into_iter().rev() {
+        let prefixes = self.lengths.iter().zip(request.prefix_hashes(&self.lengths));
+        let prefixes: Vec<(&usize, PrefixHashes)> = prefixes.collect();
+        let answer = request.first_answer();
+        for (length, prefix) in prefixes.into_iter().rev() {
+            let is_answered = answer.is_some_and(|at| at < *length);
+            let most = if is_answered { usize::MAX } else { MAX_UNANSWERED };
             let entries = self.by_prefix.get(&prefix.stable).into_iter().flatten().rev();
             let (exact, others): (Vec<_>, Vec<_>) =
                 entries.partition(|found| found.exact == prefix.exact);
-            found.extend(exact.into_iter().chain(others));
+            found.extend(exact.into_iter().chain(others).take(most));
         }
         let mut seen = HashSet::new();
         let new = found.into_iter().filter(|found| seen.insert(&*found.id));
@@ -234,5 +243,35 @@ mod tests {
         let index = ConversationIndex::read(folder.path());
         assert_eq!(index.entry("01a1-b"), Some(entry(29)));
         assert_eq!(index.by_prefix.len(), MAX_PREFIXES);
+    }
+
+    #[test]
+    fn a_common_beginning_without_an_answer_leads_to_few_files() {
+        let items = [
+            r#"{"role":"user","content":"Hello"}"#,
+            r#"{"role":"assistant","content":"Good morning."}"#,
+            r#"{"role":"user","content":"And now?"}"#,
+        ];
+        let entry = |items: &[&str], n: usize| {
+            let lengths = BTreeSet::from([items.len()]);
+            let prefix = RequestItems::new(7, items).prefix_hashes(&lengths)[0];
+            IndexEntry {
+                items: items.len(),
+                prefix,
+                home_key: SeededHash::new(1, "h"),
+                id: n.to_string(),
+            }
+        };
+        let mut index = ConversationIndex::default();
+        (0..20).for_each(|n| index.add(entry(&items[..1], n)));
+        (20..30).for_each(|n| index.add(entry(&items[..2], n)));
+        let ids = |items: &[&str]| -> Vec<String> {
+            let found = index.candidates(&mut RequestItems::new(7, items));
+            found.into_iter().map(|(_, id)| id).collect()
+        };
+        assert_eq!(ids(&items[..1]), ["19", "18", "17", "16"]);
+        let of_all = ids(&items);
+        assert_eq!(of_all.len(), 10 + MAX_UNANSWERED);
+        assert_eq!(of_all[0], "29", "the longest common beginning comes first");
     }
 }

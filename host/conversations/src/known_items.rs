@@ -221,6 +221,20 @@ impl KnownItems {
         Some(ForkPoint::Record(branch.get(at.checked_sub(1)?)?.id().to_owned()))
     }
 
+    /// A fork point without the records of known items before it: each fork writes one of all items, and a fork of a fork would
+    /// copy those of all forks before it.
+    #[must_use]
+    pub fn before_own_records(point: ForkPoint, session: &Session) -> ForkPoint {
+        let branch = session.branch();
+        let end = match &point {
+            ForkPoint::Record(id) => branch.iter().position(|record| record.id() == id),
+            _ => branch.len().checked_sub(1),
+        };
+        let before = end.and_then(|end| branch.get(..=end)).unwrap_or_default().iter().rev();
+        let other = before.into_iter().find(|record| record.custom_data(RECORD).is_none());
+        other.map_or(point, |record| ForkPoint::Record(record.id().to_owned()))
+    }
+
     /// Adds token counts and the last user request from the records of the session.
     #[must_use]
     pub fn with_measurements(mut self, session: &Session) -> KnownItems {

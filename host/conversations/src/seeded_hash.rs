@@ -10,7 +10,9 @@ use serde_json::Value;
 use xxhash_rust::xxh3::{Xxh3, xxh3_128_with_seed};
 
 use super::returned_summary::ReturnedSummary;
-use super::traits::{ItemTraits, call_ids, has_no_calls, has_random_id, identifying_chars};
+use super::traits::{
+    ItemAuthor, ItemTraits, call_ids, has_no_calls, has_random_id, identifying_chars,
+};
 use crate::secret::SecretFile;
 use ctxhost_dialects::inbound::parse_item;
 use ctxhost_session::SessionError;
@@ -311,6 +313,13 @@ impl<'a> RequestItems<'a> {
             names.push(prefix.hashes());
         }
         names
+    }
+
+    /// The position of the first answer of a model.
+    pub(super) fn first_answer(&mut self) -> Option<usize> {
+        let is_answer = |traits: ItemTraits| traits.author == ItemAuthor::Model;
+        (0..self.items.len())
+            .find(|at| self.canonical(*at).and_then(|item| item.traits).is_some_and(is_answer))
     }
 
     /// Parses an item, which also gives its canonical form.

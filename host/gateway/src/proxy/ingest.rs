@@ -192,6 +192,7 @@ impl Proxy {
         };
         // The file may not exist yet; the path is recorded as the fork's parent.
         let parent = self.conversations.path(conversation.key(), guard.session_id());
+        let until = KnownItems::before_own_records(until, guard.context().session().session());
         let session = guard.fork(&until, &parent)?;
         // Windows learned from providers apply to the fork as well.
         let learned = guard.context().accounting().clone();
