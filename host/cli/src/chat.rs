@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use self::event_printer::EventPrinter;
 use super::config::watched_config;
-use super::error::CliError;
+use super::error::{CliError, is_failed_disk};
 use super::output::Output;
 use super::run_setup;
 use super::session_arg::shell_quote;
@@ -22,7 +22,10 @@ use ctxhost_blobs::BlobDirs;
 use ctxhost_config::Config;
 use ctxhost_dialects::message::StopReason;
 use ctxhost_engine::{HostClock, state_folder};
-use ctxhost_session::{Session, SessionError, SessionFolder, SessionHeader, remove_unused};
+use ctxhost_session::{
+    LineFault, Session, SessionError, SessionFolder, SessionHeader, SessionLineProblem,
+    remove_unused,
+};
 use ctxhost_store::{self as store, SessionStore, StoreKind};
 
 /// The exit code after Ctrl-C: that of a process that the signal ends, as shells report it.
@@ -276,9 +279,21 @@ async fn send_once(
     // Without this, Ctrl-C would end the process before the answer so far is recorded.
     tokio::select! {
         outcome = runtime.send(session, text) => {
-            Ok(ExitCode::from(u8::from(!is_whole(&outcome?))))
+            Ok(ExitCode::from(u8::from(!is_whole(&outcome.map_err(turn_error)?))))
         }
         _ = tokio::signal::ctrl_c() => Ok(ExitCode::from(INTERRUPTED)),
+    }
+}
+
+/// The error of a turn. A user who sends the message again would send it twice.
+fn turn_error(error: TurnError) -> CliError {
+    match &error {
+        TurnError::Session(SessionError::Io { source, .. }) if is_failed_disk(source) => {
+            CliError::internal(error.to_string()).hint(
+                "ctxhost kept the message; free space on its disk, or make it writable, then send \"continue\"",
+            )
+        }
+        _ => error.into(),
     }
 }
 
@@ -301,8 +316,14 @@ fn damage_warning(session: &Session) -> Option<String> {
         problems.iter().take(SHOWN_LINES).map(|problem| problem.line.to_string()).collect();
     let more = if problems.len() > SHOWN_LINES { ", ..." } else { "" };
     let noun = if problems.len() == 1 { "line" } else { "lines" };
+    let is_unread = |problem: &SessionLineProblem| problem.fault == LineFault::UnreadMessage;
+    let finding = if problems.iter().all(is_unread) {
+        "ctxhost leaves out messages of the session"
+    } else {
+        "the session is damaged"
+    };
     Some(format!(
-        "! the session is damaged in {noun} {}{more}; line {}: {}; run `ctxhost fsck {}`",
+        "! {finding} in {noun} {}{more}; line {}: {}; run `ctxhost fsck {}`",
         lines.join(", "),
         first.line,
         first.message,

@@ -218,7 +218,7 @@ impl From<SessionError> for CliError {
 }
 
 /// Whether the machine cannot write, whatever the command names.
-fn is_failed_disk(error: &std::io::Error) -> bool {
+pub(super) fn is_failed_disk(error: &std::io::Error) -> bool {
     use std::io::ErrorKind;
     matches!(
         error.kind(),

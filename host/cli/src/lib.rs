@@ -55,6 +55,7 @@ mod undo;
 mod use_engine;
 mod window;
 
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::LazyLock;
@@ -64,6 +65,7 @@ use clap::{ColorChoice, CommandFactory as _, FromArgMatches as _, Parser, Subcom
 use ctxhost_config::ignored_variables;
 use ctxhost_engine_api::border::EngineMetadata;
 
+use self::error::CliError;
 use self::output::Output;
 
 /// Version of the program and of the engine ABI. Any engine of the same ABI major can be loaded.
@@ -209,10 +211,17 @@ pub fn run() -> ExitCode {
 
 /// Prints help, or an error of the arguments; clap wraps help only.
 fn report_usage(error: &clap::Error) -> ExitCode {
-    if !error.use_stderr() {
-        error.exit();
-    }
     let mut output = Output::new(ColorChoice::Auto);
+    if !error.use_stderr() {
+        let printed = error.print().and_then(|()| std::io::stdout().flush());
+        return match printed {
+            Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+                CliError::internal(format!("cannot write to standard output: {error}"))
+                    .report(&mut output)
+            }
+            _ => ExitCode::SUCCESS,
+        };
+    }
     output.note(error.render().to_string().trim_end());
     if let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand)
         && name == "report"

@@ -61,7 +61,7 @@ async fn send_message(
     // session.
     tokio::select! {
         outcome = runtime.send(session, line) => {
-            match outcome.map_err(CliError::from) {
+            match outcome.map_err(super::turn_error) {
                 Ok(reply) => is_whole(&reply),
                 Err(error) => {
                     output.note(&error.to_string());
