@@ -12,6 +12,9 @@ use sha2::{Digest as _, Sha256};
 /// The shortest accepted token, in characters. This many random letters and digits cannot be guessed.
 pub(super) const MIN_TOKEN_CHARS: usize = 16;
 
+/// The header with which a client names its session.
+const SESSION_HEADER: &str = "x-ctxhost-session";
+
 /// The header for the gateway's token, beside a key for the upstream.
 pub(super) const TOKEN_HEADER: &str = "x-ctxhost-token";
 
@@ -88,12 +91,17 @@ impl Authenticator {
         }
     }
 
-    /// Checks that a request has one host (RFC 9112, 3.2) and is neither CONNECT nor TRACE, which would echo
-    /// keys.
+    /// Checks that a request has one host (RFC 9112, 3.2), names one session at most, and is neither CONNECT nor TRACE,
+    /// which would echo keys.
     pub(super) fn check_request<B>(request: &Request<B>) -> Result<(), AccessDenied> {
         let denied = |status, message: &str| Err(AccessDenied { status, message: message.into() });
         if request.headers().get_all(HOST).iter().count() > 1 {
             let message = "the request has several Host headers; send one";
+            return denied(StatusCode::BAD_REQUEST, message);
+        }
+        let mut sessions = request.headers().get_all(SESSION_HEADER).iter();
+        if sessions.next().is_some_and(|first| sessions.any(|other| other != first)) {
+            let message = "the request names several sessions; send one x-ctxhost-session header";
             return denied(StatusCode::BAD_REQUEST, message);
         }
         match *request.method() {
@@ -299,6 +307,19 @@ mod tests {
             request = request.header(*name, *value);
         }
         request.body(()).unwrap()
+    }
+
+    #[test]
+    fn a_request_names_one_session() {
+        let check = |names: &[&str]| {
+            let headers: Vec<_> = names.iter().map(|name| (SESSION_HEADER, *name)).collect();
+            Authenticator::check_request(&request(&headers)).map_err(|denied| denied.status)
+        };
+        assert_eq!(check(&[]), Ok(()));
+        assert_eq!(check(&["a"]), Ok(()));
+        assert_eq!(check(&["a", "a"]), Ok(()), "a proxy may repeat it");
+        assert_eq!(check(&["a", "b"]), Err(StatusCode::BAD_REQUEST));
+        assert_eq!(check(&["a", "a", "b"]), Err(StatusCode::BAD_REQUEST));
     }
 
     #[test]

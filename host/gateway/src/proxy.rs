@@ -30,6 +30,7 @@ mod shaping;
 mod signed_summary;
 mod stored_history;
 mod thinking;
+mod warning_pause;
 mod working_memory;
 
 pub use compress_endpoint::{CompressError, CompressedMessages, CompressionLimits};

@@ -233,6 +233,10 @@ fn is_client_abort(error: &io::Error) -> bool {
 const TOO_MANY_WRONG_TOKENS: &str =
     "too many wrong tokens from this address; retry in a few seconds with the right one";
 
+/// The most header lines of an HTTP/1 request. hyper's own 100 would refuse requests that `gateway.max_header_bytes` allows,
+/// without a message.
+const MAX_HEADERS: usize = 1_024;
+
 /// A request extension: the address of the client.
 #[derive(Clone, Copy, Debug)]
 struct PeerAddress(Option<IpAddr>);
@@ -250,7 +254,8 @@ impl ConnectionServer {
     fn new(settings: &GatewaySettings, acceptor: Option<TlsAcceptor>, routes: Router) -> Self {
         let patience = limits::bounded_duration(settings.client_timeout_ms);
         let mut http = auto::Builder::new(TokioExecutor::new());
-        http.http1().timer(TokioTimer::new()).header_read_timeout(patience);
+        let mut http1 = http.http1();
+        http1.timer(TokioTimer::new()).header_read_timeout(patience).max_headers(MAX_HEADERS);
         // HTTP/2 pings find dead clients. HTTP/1 has none: there the write timeout does.
         http.http2()
             .timer(TokioTimer::new())

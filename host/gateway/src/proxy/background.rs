@@ -69,7 +69,11 @@ impl Proxy {
                 true
             }
             Err(error) => {
-                tracing::warn!(session, %error, "cannot write messages to the session file: the conversation is reloaded");
+                if self.is_unwritten_warning_due() {
+                    tracing::warn!(session, %error, "cannot write messages to the session file: the conversation is reloaded");
+                } else {
+                    tracing::debug!(session, %error, "the conversation is reloaded, as others before it");
+                }
                 // The write may be partial. Reopening the file repairs it.
                 self.invalidate(&ingested.conversation);
                 false
@@ -77,11 +81,12 @@ impl Proxy {
         }
     }
 
-    /// Logs once per conversation that its file cannot be written: each of its requests would repeat it.
+    /// Logs that the file of a conversation cannot be written: once per conversation, and once a minute for all of them.
     pub(super) fn report_unwritten(&self, conversation: &Conversation, error: &SessionError) {
         let session = conversation.id();
-        if std::mem::replace(&mut conversation.state().is_unwritten, true) {
-            tracing::debug!(session, %error, "the conversation is still in memory only");
+        let is_known = std::mem::replace(&mut conversation.state().is_unwritten, true);
+        if is_known || !self.is_unwritten_warning_due() {
+            tracing::debug!(session, %error, "the conversation is in memory only, as others before it");
         } else {
             tracing::warn!(session, %error, "cannot write the conversation to its file: it is kept in memory only, and a restart would lose it");
         }

@@ -18,6 +18,7 @@ use super::endpoint::Endpoint;
 use super::eviction::EvictionState;
 use super::messages::LocalResponse;
 use super::signed_summary::SummarySigner;
+use super::warning_pause::WarningPause;
 use super::working_memory::WorkingMemory;
 use crate::originals::OriginalStore;
 use ctxhost_agent::{Runtime, SessionId, TurnError};
@@ -59,6 +60,8 @@ pub struct Proxy {
     small: Mutex<HashSet<ModelName>>,
     /// Conversations with an unshaped request that was reported already.
     pub(super) unshaped: Mutex<HashSet<SeededHash>>,
+    /// Of the warnings that session files cannot be written.
+    unwritten_warnings: WarningPause,
 }
 
 impl Proxy {
@@ -96,6 +99,7 @@ impl Proxy {
             truncated_histories: Mutex::default(),
             small: Mutex::default(),
             unshaped: Mutex::default(),
+            unwritten_warnings: WarningPause::default(),
         })
     }
 
@@ -199,6 +203,12 @@ impl Proxy {
                  configure another engine"
             );
         }
+    }
+
+    /// Whether a session file that cannot be written is worth a warning. A full disk concerns all of them, and those that
+    /// are reloaded fail with every request.
+    pub(super) fn is_unwritten_warning_due(&self) -> bool {
+        self.unwritten_warnings.is_due(self.runtime.now_ms())
     }
 
     /// Whether no request of a conversation was reported as unshaped before. Such reports are one line per
