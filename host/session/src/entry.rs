@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 use super::json_fields::JsonFields;
 use super::record::{Record, RecordKind};
-use super::{lenient, render_text};
+use super::{lenient, readable, render_text};
 
 /// Texts of synthetic results that hosts insert for calls without one. They are skipped: a real result may
 /// follow, and if none does the invariants insert a synthetic one with constant text.
@@ -131,6 +131,9 @@ pub fn replace_text(mut entry: NewEntry, text: &str) -> NewEntry {
 
 /// Replaces the JSON of an entry by another message of the same role.
 pub fn replace_raw(mut entry: NewEntry, raw: &str) -> NewEntry {
+    // Compactions of earlier versions may have recorded any JSON.
+    let readable = readable::to_readable(raw);
+    let raw = readable.as_deref().unwrap_or(raw);
     let message = Message::parse(raw, "");
     let mut flags = entry.flags.without(Flags::THINKING.with(Flags::IMAGES));
     flags = flags.with(block_flags(&message)).with(Flags::REPLACED);

@@ -258,3 +258,57 @@ async fn a_failure_of_the_bundled_engine_does_not_end_the_session() {
         assert!(why.contains("broken") && why.contains("empty text"), "{why}");
     }
 }
+
+/// Keeps everything, and puts text before the system prompt.
+struct Adder {
+    addition: String,
+}
+
+impl ContextEngine for Adder {
+    const INFO: Info = Info::new("adder", "Adder", "1.0.0");
+
+    fn create(_: ctxhost_engine_api::Host, config: Value) -> Result<Self> {
+        let words = config["words"].as_u64().unwrap_or_default();
+        Ok(Adder { addition: "word ".repeat(words as usize) })
+    }
+
+    async fn assemble(&self, view: Transcript, _: AssembleRequest) -> Result<Plan> {
+        let mut plan = Plan::keep_all(view.len());
+        plan.extras.system_prompt_addition = Some(self.addition.clone());
+        Ok(plan)
+    }
+
+    async fn compact(&self, _: Transcript, _: CompactRequest) -> Result<Compaction> {
+        Ok(Compaction::Delegate)
+    }
+}
+
+#[tokio::test]
+async fn text_before_the_system_prompt_is_counted_and_limited() {
+    let environment = EngineEnvironment::new(EngineTimeouts::default(), HostClock::default());
+    let legacy = EngineSpec::bundled("legacy", json!({}));
+    let settings = Arc::new(ContextSettings::from_config(&ctxhost_config::Config::default()));
+    for (words, is_refused) in [(80, false), (10_000, true)] {
+        let adder = [EngineSpec::linked::<Adder>(json!({ "words": words }))];
+        let engine =
+            ActiveEngine::open(&adder, &legacy, OnEngineError::Fallback, &environment).unwrap();
+        let session = Session::in_memory(SessionHeader::new(None, "/", 1));
+        let mut context = Context::new(session, Arc::new(engine), settings.clone());
+        let message = json!({ "role": "user", "content": "Mend it." }).to_string();
+        context.append([RecordBody::message(&message).unwrap()]).unwrap();
+        let budget = Some(Budget { tokens: 20_000, ..Budget::default() });
+        let target = Target { window_tokens: 32_000, budget, ..Target::default() };
+        let prompt = context.prepare(&target).await.unwrap();
+        if is_refused {
+            assert_eq!(prompt.system_addition(), None);
+            assert!(prompt.fallback.unwrap().contains("12,500 tokens"), "{:?}", prompt.engine);
+            continue;
+        }
+        assert_eq!(
+            (prompt.system_addition().unwrap().len(), prompt.system_addition_tokens()),
+            (400, 100)
+        );
+        assert_eq!(prompt.checked.tokens, prompt.view.total_tokens() + 100);
+        assert_eq!(prompt.notes, [PlanNote::new("system prompt", "100 tokens before it")]);
+    }
+}

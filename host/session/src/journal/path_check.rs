@@ -73,6 +73,12 @@ impl Journal {
         let failed = io_error("recreate", &self.path);
         // The open file has all its bytes, even without a name.
         let bytes = self.file.read().map_err(io_error("read the open file of", &self.path))?;
+        let found_bytes = bytes.len() as u64;
+        if found_bytes != self.length_bytes {
+            // What was written is not all there, or there is more: a copy of it would not be this session.
+            let (path, expected_bytes) = (self.path.clone(), self.length_bytes);
+            return Err(SessionError::Changed { path, expected_bytes, found_bytes });
+        }
         let folder = self.path.parent().unwrap_or(&self.path);
         create_folders(&*self.disk, folder).map_err(io_error("create the folder", folder))?;
         let replaced = match self.occupant(&bytes)? {

@@ -143,3 +143,14 @@ fn a_folder_that_cannot_be_created_is_reported_once_and_retried() {
     fs::remove_file(open.state()).unwrap();
     open.check_goes_on();
 }
+
+#[test]
+fn a_file_that_was_cut_and_deleted_is_not_recreated_from_the_rest() {
+    let mut open = open();
+    fs::OpenOptions::new().write(true).open(&open.path).unwrap().set_len(200).unwrap();
+    fs::remove_file(&open.path).unwrap();
+    let FileCheck::Lost { reason, .. } = open.session.check_file() else { panic!("recreated") };
+    assert!(reason.contains("200 bytes found"), "{reason}");
+    assert!(!open.path.exists());
+    assert!(matches!(open.session.append(user("on")), Err(SessionError::Changed { .. })));
+}
