@@ -101,7 +101,7 @@ fn check_raw(op: usize, entry: &Entry<'_>, raw: &str) -> Result<(), PlanViolatio
         let (was, now) = (was.speaker().to_owned(), now.speaker().to_owned());
         return Err(PlanViolation::RewriteChangedRole { op, seq, was, now });
     }
-    check_sendable(now.speaker(), raw).map_err(invalid)?;
+    check_sendable(entry, now.speaker(), raw).map_err(invalid)?;
     // A call of the model may have more levels; they are read back from the session as they are.
     let levels = levels_of_text(raw);
     if levels > MAX_JSON_LEVELS && levels > levels_of_text(entry.raw()) {
@@ -125,14 +125,22 @@ fn check_raw(op: usize, entry: &Entry<'_>, raw: &str) -> Result<(), PlanViolatio
 }
 
 /// Refuses a rewrite that the request cannot be written from: the original would be sent, and the rewrite counted.
-fn check_sendable(speaker: &str, raw: &str) -> Result<(), String> {
-    let read = match speaker {
-        // Its text becomes part of the system prompt.
-        "system" => serde_json::from_str::<Value>(raw).map(drop),
-        // The reader of those that write requests.
-        _ => serde_json::from_str::<ChatMessage>(raw).map(drop),
+fn check_sendable(entry: &Entry<'_>, speaker: &str, raw: &str) -> Result<(), String> {
+    // The reader of those that write requests.
+    let read = |raw: &str| serde_json::from_str::<ChatMessage>(raw).map(drop);
+    let sendable = match read(raw) {
+        // The text of a message of the system becomes part of the system prompt. A message of another program may have a
+        // field of another type, such as a time: requests are written from what is counted of it.
+        Err(_) if speaker == "system" || (has_blocks(speaker) && read(entry.raw()).is_err()) => {
+            serde_json::from_str::<Value>(raw).map(drop)
+        }
+        sendable => sendable,
     };
-    read.map_err(|error| error.to_string())
+    sendable.map_err(|error| error.to_string())
+}
+
+fn has_blocks(speaker: &str) -> bool {
+    matches!(speaker, "user" | "assistant" | "toolResult")
 }
 
 /// The head of a message's JSON: its role, and the call that it answers.
@@ -308,6 +316,22 @@ mod tests {
                 "{refused}"
             );
         }
+    }
+
+    #[test]
+    fn a_message_with_a_field_of_another_type_can_be_shortened() {
+        let mut generated = Script::new().user("task").finish();
+        generated.entries[0].raw = r#"{"role":"user","content":"a task","timestamp":"now"}"#.into();
+        let view = generated.transcript();
+        let judge = |raw: &str| {
+            let mut plan = Plan::default();
+            plan.replace_raw(0, raw);
+            check_shape(&view, &plan)
+        };
+        assert_eq!(judge(r#"{"role":"user","content":"task","timestamp":"now"}"#), Ok(()));
+        let half =
+            r#"{"role":"user","content":[{"type":"text","text":"\ud83d"}],"timestamp":"now"}"#;
+        assert!(matches!(judge(half), Err(PlanViolation::InvalidRewrite { .. })));
     }
 
     #[test]
