@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ctxhost_engine_api::transcript::tokens::{self, group_thousands};
 use ctxhost_engine_api::{
-    AssembleRequest, EngineError, Entry, Message, ModelRef, Plan, PlanNote, Transcript,
+    AssembleRequest, EngineError, Entry, Message, ModelRef, Plan, Transcript,
 };
 
 use crate::compact::{CompactionRequest, MAX_COMPACTIONS};
@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::error::ContextError;
 use crate::outcome::{CompactionOutcome, CompactionVerdict};
 use crate::policy::CompactionPolicy;
-use crate::prompt::{Prompt, PromptPreview};
+use crate::prompt::{Prompt, PromptPreview, notes_of};
 use crate::target::{Budget, Target};
 use ctxhost_engine::{
     AssembleContext, EngineAnswer, EngineContext, OnEngineError, OnRefusal, SlotError,
@@ -479,12 +479,7 @@ impl AssembledPlan {
         progress: &mut PromptProgress,
     ) -> Box<Prompt> {
         let progress = std::mem::take(progress);
-        let mut notes = self.answer.value.extras.notes;
-        let added_tokens = invariants::system_addition_tokens(&self.checked.plan);
-        if added_tokens > 0 {
-            let added_tokens = group_thousands(added_tokens);
-            notes.push(PlanNote::new("system prompt", format!("{added_tokens} tokens before it")));
-        }
+        let notes = notes_of(self.answer.value.extras.notes, &self.checked);
         Box::new(Prompt {
             budget_tokens,
             view,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ctxhost_engine_api::transcript::tokens::group_thousands;
 use ctxhost_engine_api::{PlanItem, PlanNote, Transcript};
 
 use crate::outcome::CompactionOutcome;
@@ -71,4 +72,14 @@ impl Prompt {
     pub fn system_addition_tokens(&self) -> u64 {
         invariants::system_addition_tokens(&self.checked.plan)
     }
+}
+
+/// The engine's notes, and one about what it puts before the system prompt.
+pub(crate) fn notes_of(mut notes: Vec<PlanNote>, checked: &EnforcedPlan) -> Vec<PlanNote> {
+    let added_tokens = invariants::system_addition_tokens(&checked.plan);
+    if added_tokens > 0 {
+        let detail = format!("{} tokens before it", group_thousands(added_tokens));
+        notes.push(PlanNote::new("system prompt", detail));
+    }
+    notes
 }
