@@ -33,6 +33,8 @@ const RULE_WORDS: &str = concat!(
     r"|i(?: really| strongly)? (?:prefer|like|love|hate|dislike|don't like|can't stand|can't eat|need you to|want you to)",
     r"|my (?:favou?rite|preferred)|allergic to|i(?:'m| am) (?:a )?(?:vegan|vegetarian)|call me|no longer|instead of|stop (?:using|doing)",
     r"|avoid|shouldn['’]?t|should (?:always|never|only|not)|only (?:on|after|before)|prefer(?:red)?|only use|use only|(?:is|are|goes|lives) now|now (?:is|uses|goes)|changed to|change of plans?|switch(?:ed)? to|has moved|moved to",
+    r"|under no circumstances|in no case|for the (?:rest|remainder) of (?:this|the|our) (?:conversation|chat|session|talk|project)|(?:i['’]d|i would) like (?:all|every|each)|we only",
+    r"|unter keinen umständen|auf keinen fall|ich (?:will|möchte), dass (?:du|ihr|sie)|en aucun cas|je (?:veux|voudrais) que (?:tu|vous)|bajo ninguna circunstancia|quiero que (?:me|uses|hables|escribas|respondas)|em hipótese alguma|in nessun caso|in geen geval|pod żadnym pozorem|ни в коем случае|за жодних умов",
     // German, French, Spanish, Portuguese, Italian, Dutch, Polish.
     r"|immer|niemals|nie|ab (?:jetzt|sofort)|nicht mehr|stattdessen",
     r"|toujours|jamais|désormais|dorénavant|à partir de maintenant",
@@ -54,7 +56,7 @@ const RULE_TITLES: &str = concat!(
 const COLON: &str = r"\s?[:：]";
 /// Cues in Chinese, Japanese, Korean, Arabic and Hindi, which stand anywhere.
 const RULE_SIGNS: &str = concat!(
-    r"总是|總是|永远|永遠|不要|从现在|從現在|必须|必須|禁止|务必|始终|一律|以后|以後|今後|これから|常に|必ず|絶対|決して|しないで",
+    r"总是|總是|永远|永遠|不要|从现在|從現在|必须|必須|禁止|务必|始终|一律|以后|以後|今後|これから|いつも|常に|必ず|絶対|決して|しないで",
     r"|항상|절대|지금부터|앞으로|하지 ?마|دائما|أبدا|من الآن|لا تستخدم|हमेशा|कभी नहीं|कभी न |अब से",
 );
 /// Cues that an earlier rule does not hold any more.
@@ -248,6 +250,20 @@ mod tests {
                 && CHANGE_CUES.is_some()
                 && START_CUES.is_some()
         );
+    }
+
+    #[test]
+    fn orders_that_hold_for_the_rest_are_rules() {
+        for text in [
+            "Under no circumstances contact the tenant directly.",
+            "For the rest of this conversation, act as my editor.",
+            "I'd like all the dates as day.month.year.",
+            "We only ship on Tuesdays.",
+            "Ich will, dass du mich siezt.",
+            "単位はいつもメートルでお願いします。",
+        ] {
+            assert_eq!(rules(text), [text]);
+        }
     }
 
     #[test]

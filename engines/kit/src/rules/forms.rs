@@ -32,8 +32,10 @@ const FIRST_FORMS: &str = concat!(
 );
 /// Forms anywhere in a sentence.
 const FORMS: &str = concat!(
+    // What holds everywhere, or of all.
+    r"(?:use|keep|write|spell|format) [^,;:]* throughout|keep (?:the|your|all) (?:[^ ,]+ ){0,2}(?:tone|style|wording|answers|replies|language)(?: [^ ,]+){1,3}|all[er]? [^ ,]+ bitte (?:in|mit|ohne|als|inklusive|auf)",
     // Exclusions.
-    r"no exceptions?|without exceptions?|keine ausnahmen?|ohne ausnahmen?|sans exception|sin excepci(?:ón|ones)|sem exceç(?:ão|ões)|senza eccezion[ei]|zonder uitzondering(?:en)?|bez wyjątk[^ ,]+",
+    r"|no exceptions?|without exceptions?|keine ausnahmen?|ohne ausnahmen?|sans exception|sin excepci(?:ón|ones)|sem exceç(?:ão|ões)|senza eccezion[ei]|zonder uitzondering(?:en)?|bez wyjątk[^ ,]+",
     r"|без исключени[^ ,]+|без винятк[^ ,]+|istisnasız|tanpa pengecualian|không (?:có )?ngoại lệ",
     r"|(?:but|and) only (?:for|in|with|when|if)|use (?:[^ ,]+ ){1,4}only (?:for|in|when|if|with)|(?:aber|und) nur (?:für|in|bei|mit|wenn)|mais (?:seulement|uniquement) (?:pour|dans|en|si)|pero s[oó]lo (?:para|en|si)",
     r"|mas (?:só|somente|apenas) (?:para|em|nos?|nas?|se)|ma solo (?:per|nei|nelle|in|se)|maar alleen (?:voor|in|als)|ale tylko (?:dla|do|w|na|jeśli)|но только (?:для|в|на|если)|але (?:тільки|лише) (?:для|в|у|на|якщо)|ama (?:sadece|yalnızca)|tapi hanya|nhưng chỉ",
@@ -46,7 +48,7 @@ const FORMS: &str = concat!(
 );
 /// Forms in scripts whose words have no spaces between them, and others.
 const FORM_SIGNS: &str = concat!(
-    r"(?:每[个個条條次项項]|所有)[^，。,]*(?:都|需|必|要)|别(?:用|改|动|碰|再|提交|写|加|删)|勿|没有例外|沒有例外|无一例外|但只|只用于|只用於|不超过|不超過|不得超过",
+    r"(?:每[个個条條次项項]|所有)[^，。,]*(?:都|需|必|要|请用|請用|请使用|請使用)|别(?:用|改|动|碰|再|提交|写|加|删)|勿|没有例外|沒有例外|无一例外|但只|只用于|只用於|不超过|不超過|不得超过",
     r"|(?:すべて|全て|各)の?[^、。]*(?:必要|べき|こと)|ないで(?:ください|下さい|ね|。|$)|例外なく|以内に|以下に(?:して|抑え)|지 ?(?:마세요|마라|말아|말 것)|예외 ?없이|모든 [^.]*(?:해야|필요)|이내로",
     r"|لا ت(?:ستعمل|غير|غيّر|كتب|حذف|لمس|ضف|عدل|عدّل)|كل [^،.]*يجب|بدون استثناء|مت (?:करो|करना|करें|लिखो|बदलो)|मत (?:करो|करना|करें|लिखो|बदलो|जोड़ो)|हर [^।,]*(?:चाहिए|ज़रूरी)|बिना अपवाद",
 );
@@ -87,6 +89,10 @@ mod tests {
     #[test]
     fn rules_without_a_cue_are_found() {
         for text in [
+            "Use British spelling throughout.",
+            "Keep the tone formal.",
+            "Alle Preise bitte inklusive Mehrwertsteuer.",
+            "所有日期请用ISO格式。",
             "Every endpoint needs a rate limit.",
             "Each public type should implement Debug.",
             "All timestamps in logs have to be UTC.",

@@ -41,6 +41,12 @@ const FUNCTION_WORDS: &str = concat!(
     "в на с и для по к о за из у я ты это та з до bir ve ile bu di dan ke yang untuk và cho",
 );
 
+/// Words before what a rule holds for.
+const THING_MARKS: &str = concat!(
+    "for before after during in at of für vor nach im in bei während pour avant après dans pendant para antes después durante em depois ",
+    "per prima dopo durante voor na tijdens dla przed po podczas для перед после до під після untuk sebelum sesudah cho trước sau",
+);
+
 /// The subject of a rule.
 #[derive(Clone, Debug)]
 pub struct RuleSubject {
@@ -48,6 +54,10 @@ pub struct RuleSubject {
     terms: Vec<u64>,
     /// Names and numbers, sorted: only an announced change gives a subject other ones.
     values: Vec<String>,
+    /// The terms of what it holds for: the words behind "for", "before" and the like.
+    things: Vec<u64>,
+    /// Whether it is in a script without spaces.
+    is_unspaced: bool,
     /// Cues and negations, sorted: with others the same terms mean something else.
     sense: Vec<String>,
     change: ChangeKind,
@@ -80,6 +90,8 @@ impl RuleSubject {
             }
         });
         rest.push_str(plain.get(read..).unwrap_or_default());
+        let things = terms_behind_marks(&rest);
+        let is_unspaced = rest.contains(is_unspaced);
         let (more, words): (Vec<&str>, Vec<&str>) =
             rest.split_whitespace().flat_map(split_scripts).partition(|word| is_value(word));
         let words: Vec<&str> = words.into_iter().filter(|word| !is_common(word)).collect();
@@ -87,7 +99,7 @@ impl RuleSubject {
         values.sort_unstable();
         let mut terms = distinct_terms(&words.join(" "));
         terms.extend(has_language.then(|| fnv1a(LANGUAGE_TERM)));
-        RuleSubject { terms, values, sense: sense_of(rule), change }
+        RuleSubject { terms, values, things, is_unspaced, sense: sense_of(rule), change }
     }
 
     /// Whether it says the same as an earlier rule that it replaces.
@@ -130,12 +142,15 @@ impl RuleSubject {
         }
     }
 
-    /// Whether each of two subjects has a term that the other lacks.
+    /// Whether two subjects name different things that they hold for.
     fn is_of_another_thing(&self, other: &RuleSubject) -> bool {
-        let lacks = |one: &RuleSubject, other: &RuleSubject| {
-            one.terms.iter().any(|term| !other.terms.contains(term))
-        };
-        lacks(self, other) && lacks(other, self)
+        let lacks = |one: &[u64], other: &[u64]| one.iter().any(|term| !other.contains(term));
+        if self.is_unspaced && other.is_unspaced {
+            // Nothing marks the thing; each has a word that the other lacks.
+            return lacks(&self.terms, &other.terms) && lacks(&other.terms, &self.terms);
+        }
+        let is_common = |thing: &u64| other.things.contains(thing);
+        !self.things.is_empty() && !other.things.is_empty() && !self.things.iter().any(is_common)
     }
 
     fn is_change(&self) -> bool {
@@ -175,7 +190,7 @@ impl RuleSubject {
     pub(super) fn size_bytes(&self) -> usize {
         let texts = self.values.iter().chain(&self.sense);
         let bytes = texts.map(|text| size_of::<String>() + text.capacity()).sum::<usize>();
-        self.terms.capacity() * size_of::<u64>() + bytes
+        (self.terms.capacity() + self.things.capacity()) * size_of::<u64>() + bytes
     }
 
     /// Common share of the subjects: of the longer one, since a repetition says all of it again; of the shorter one if
@@ -281,6 +296,19 @@ pub(super) fn is_value(word: &str) -> bool {
     // Every sentence begins with a capital.
     let has_hump = word.chars().skip(1).any(char::is_uppercase);
     has_hump || word.contains(|c: char| c.is_numeric() || "/_.@\\:=".contains(c))
+}
+
+/// The term of the first word behind each word such as "for" that says more than an article or a value.
+fn terms_behind_marks(text: &str) -> Vec<u64> {
+    let mut words = text.split_whitespace();
+    let mut found = Vec::new();
+    while let Some(word) = words.next() {
+        if THING_MARKS.split(' ').any(|mark| mark == bare_word(word)) {
+            let mut said = words.by_ref().filter(|word| !is_common(word) && !is_value(word));
+            found.extend(said.find_map(|word| distinct_terms(word).pop()));
+        }
+    }
+    found
 }
 
 /// The parts of a word: scripts without spaces join a value to the words beside it.
