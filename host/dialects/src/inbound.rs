@@ -23,6 +23,7 @@ mod parsed;
 mod provider_edits;
 mod render;
 mod spans;
+mod system_addition;
 mod unanswered_calls;
 
 use serde_json::value::RawValue;
@@ -45,6 +46,7 @@ pub use parsed::{ItemGroup, ParseContext, ParsedBody, ParsedEntry};
 pub use provider_edits::ProviderEdits;
 pub use render::{EntryLocation, SourceBody, render_body};
 pub(crate) use spans::{list_span, replace_spans, span_of};
+pub use system_addition::{SystemPlace, prepend_system};
 pub(crate) use unanswered_calls::{NamedCall, UnansweredCalls};
 
 /// The JSON texts of a list.

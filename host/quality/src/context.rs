@@ -153,7 +153,8 @@ impl RunMeter {
     ) -> SeenContext {
         let items = prompt.items();
         let seen = SeenContext::new(&items);
-        self.violations += self.verifier.verify(&prompt.view, &items, budget_tokens).len() as u64;
+        let message_tokens = budget_tokens.saturating_sub(prompt.system_addition_tokens());
+        self.violations += self.verifier.verify(&prompt.view, &items, message_tokens).len() as u64;
         self.emergency_trims += u64::from(prompt.engine == EMERGENCY_TRIM);
         self.times_us.push(u64::try_from(prompt.took.as_micros()).unwrap_or(u64::MAX));
         self.observe(&seen, history_tokens, budget_tokens);

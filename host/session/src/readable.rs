@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn what_every_reader_reads_keeps_its_bytes() {
-        let pairs = format!("[{}]", vec![r#"{"a":1,"b":2}"#; 9].join(","));
+        let pairs = format!("[{}]", [r#"{"a":1,"b":2}"#; 9].join(","));
         for line in [
             r#"{"text":"\ud83d\ude00 \\ud83d","n":[1.0,-2e3,null,true,12345678901234567890123]}"#,
             r#"{"a":{"b":{"c":{"d":{"x":1,"x":2}}}}}"#,

@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use super::API;
 use crate::inbound::{
     CompactedItem, DeferredTools, InboundDialect, InboundError, ItemEdit, ItemGroup, LoweredBody,
-    ParseContext, ParsedBody, ParsedEntry, ProviderEdits, StoredOverflow, ToolNames, apply_edit,
-    edit_user_parts, invalid_request, is_true, linked_entry, list_span, loaded_tools,
+    ParseContext, ParsedBody, ParsedEntry, ProviderEdits, StoredOverflow, SystemPlace, ToolNames,
+    apply_edit, edit_user_parts, invalid_request, is_true, linked_entry, list_span, loaded_tools,
     optional_count, optional_text, output_limit, parse_content, raw_fields, raw_items,
     result_entry, user_entry,
 };
@@ -76,6 +76,10 @@ impl AnthropicBody<'_> {
 }
 
 impl InboundDialect for AnthropicInbound {
+    fn system_place(&self) -> SystemPlace {
+        SystemPlace::Field("system")
+    }
+
     fn parse_body<'a>(&self, json: &'a str) -> Result<ParsedBody<'a>, InboundError> {
         let wire: AnthropicBody<'a> =
             serde_json::from_str(json).map_err(|error| invalid_request(&error, json))?;

@@ -13,9 +13,9 @@ use super::signatures::{sign_first_call, starts_turn};
 use super::{API, call_of, field, is_gemini_3};
 use crate::inbound::{
     InboundDialect, InboundError, ItemEdit, ItemGroup, LoweredBody, NamedCall, ParseContext,
-    ParsedBody, ParsedEntry, ProviderEdits, TurnItem, UnansweredCalls, apply_edit, assistant_entry,
-    edit_user_parts, invalid_request, list_span, object_item, optional_count, output_limit,
-    raw_fields, raw_items, result_entry, user_entry,
+    ParsedBody, ParsedEntry, ProviderEdits, SystemPlace, TurnItem, UnansweredCalls, apply_edit,
+    assistant_entry, edit_user_parts, invalid_request, list_span, object_item, optional_count,
+    output_limit, raw_fields, raw_items, result_entry, user_entry,
 };
 use crate::json::{parse_object, set, string, take, take_text, text, text_or_json};
 use crate::message::{ChatBlock, ChatMessage, ToolCallBlock};
@@ -53,6 +53,10 @@ struct GenerationConfig {
 }
 
 impl InboundDialect for GeminiInbound {
+    fn system_place(&self) -> SystemPlace {
+        SystemPlace::Parts(["systemInstruction", "system_instruction"])
+    }
+
     /// Model and streaming are named by the path and not by the body.
     fn parse_body<'a>(&self, json: &'a str) -> Result<ParsedBody<'a>, InboundError> {
         let wire = serde_json::from_str(json).or_else(|error| {

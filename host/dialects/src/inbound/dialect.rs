@@ -8,6 +8,7 @@ use super::edits::ItemEdit;
 use super::error::InboundError;
 use super::output_limit::LoweredBody;
 use super::parsed::{ItemGroup, ParseContext, ParsedBody};
+use super::system_addition::SystemPlace;
 
 /// What helps if a history that the provider stores is too large.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,6 +110,11 @@ pub trait InboundDialect: Send + Sync + fmt::Debug {
     /// Splits the first item if it has the provider's newest compaction: the provider ignores what stands before that.
     fn split_compaction(&self, _item: &str) -> Option<CompactedItem> {
         None
+    }
+
+    /// Where a body has its system prompt.
+    fn system_place(&self) -> SystemPlace {
+        SystemPlace::FirstMessage
     }
 
     /// Turns thinking off in a body.

@@ -19,10 +19,10 @@ use serde_json::{Value, json};
 use super::API;
 use crate::inbound::{
     CompactedItem, DeferredTools, InboundDialect, InboundError, ItemEdit, ItemGroup, LoweredBody,
-    ParseContext, ParsedBody, ParsedEntry, ProviderEdits, StoredOverflow, ToolNames, inline_image,
-    invalid_request, is_true, linked_entry, links_of, list_span, loaded_tools, object_item,
-    optional_count, optional_text, output_limit, parse_content, raw_fields, replace_spans,
-    result_entry, span_of, split_instructions, user_entry,
+    ParseContext, ParsedBody, ParsedEntry, ProviderEdits, StoredOverflow, SystemPlace, ToolNames,
+    inline_image, invalid_request, is_true, linked_entry, links_of, list_span, loaded_tools,
+    object_item, optional_count, optional_text, output_limit, parse_content, raw_fields,
+    replace_spans, result_entry, span_of, split_instructions, user_entry,
 };
 use crate::json::{parse_object, parse_or_string, string, take, take_text, text, text_of};
 use crate::message::{ChatBlock, ChatMessage, ToolCallBlock};
@@ -147,6 +147,10 @@ impl ItemRun {
 }
 
 impl InboundDialect for OpenAiResponsesInbound {
+    fn system_place(&self) -> SystemPlace {
+        SystemPlace::Field("instructions")
+    }
+
     fn parse_body<'a>(&self, json: &'a str) -> Result<ParsedBody<'a>, InboundError> {
         let wire: ResponsesBody<'a> =
             serde_json::from_str(json).map_err(|error| invalid_request(&error, json))?;

@@ -16,7 +16,7 @@ use ctxhost_agent::TurnError;
 use ctxhost_blobs::ImageStore;
 use ctxhost_context::{CompactionOutcome, CompactionVerdict, LiveSession, Prompt};
 use ctxhost_dialects::inbound::{
-    EntryLocation, InboundDialect, ParsedBody, SourceBody, render_body,
+    EntryLocation, InboundDialect, ParsedBody, SourceBody, prepend_system, render_body,
 };
 use ctxhost_invariants::{self as invariants, EnforcedPlan, InvariantSettings};
 
@@ -92,7 +92,8 @@ impl Proxy {
         let context = self.render_context(&ingested.conversation, session, parsed.inbound);
         let is_whole = session.is_whole();
         let is_unchanged = record_shaping(&ingested.conversation, &prompt, is_whole)
-            && !context.has_removed_thinking;
+            && !context.has_removed_thinking
+            && prompt.system_addition().is_none();
         let (view, enforced) = (&prompt.view, &prompt.checked);
         let report = ShapingReport {
             engine: prompt.engine.clone(),
@@ -116,6 +117,10 @@ impl Proxy {
             keep_last_answer(enforced, view, prompt.budget_tokens, &self.config.invariants);
         let rendered = render_request_body(parsed, &known_items, &enforced, view, &context);
         let RenderedRequest { body, tokens, lost_thinking_tokens } = rendered;
+        let body = match prompt.system_addition() {
+            Some(text) => prepend_system(parsed.inbound.system_place(), body, text),
+            None => body,
+        };
         ingested.conversation.state().lost_thinking_tokens = lost_thinking_tokens;
         let report = ShapingReport { tokens: Some(tokens), ..report };
         Ok(ShapedRequest { body: body.into(), lowered: None, report, tokens })
