@@ -58,9 +58,12 @@ fn item_message(item: &PlanItem<'_>, images: &ImageStore) -> ChatMessage {
 
 /// Messages are sent unchanged; summaries, commands and other entries by their text.
 fn entry_message(entry: &Entry<'_>, images: &ImageStore) -> ChatMessage {
-    // Custom entries are messages that a client injected, which may contain images.
-    let is_message = matches!(entry.kind(), EntryKind::Message | EntryKind::Custom);
-    let verbatim = if is_message { parsed(&images.load_images(entry.raw())) } else { None };
+    let verbatim = match entry.kind() {
+        EntryKind::Message => parsed(&images.load_images(entry.raw())),
+        // Messages that a client injected, which may contain images; those of this host are texts in a record.
+        EntryKind::Custom => serde_json::from_str(&images.load_images(entry.raw())).ok(),
+        _ => None,
+    };
     verbatim.unwrap_or_else(|| text_message(entry.role(), entry.text()))
 }
 
