@@ -177,7 +177,8 @@ impl SummaryLedger {
         // A talk without tools has few commands and names, but many requests.
         let free_chars = ledger_chars.saturating_sub(self.line_chars(limits.command_chars));
         let most_chars = request_chars + free_chars;
-        let more_chars = self.request_chars(most_chars).0.min(most_chars) - request_chars;
+        let needed_chars = self.request_chars(most_chars).0.min(most_chars);
+        let more_chars = needed_chars.saturating_sub(request_chars);
         LedgerLimits {
             request_chars: request_chars + more_chars,
             ledger_chars: ledger_chars - more_chars,
