@@ -51,7 +51,8 @@ async fn headers_that_are_too_large_are_refused() {
     assert_eq!(ask(5_000).await.unwrap().status(), 200);
     let many = |count: usize| {
         let lines = (0..count).map(|n| (format!("x-{n}"), "x".to_owned()));
-        let request = client().post(gate.at("/v1/messages")).body("{}");
+        // Answered by the gateway itself: this upstream takes a hundred lines.
+        let request = client().get(gate.at("/healthz"));
         lines.fold(request, |request, (name, value)| request.header(name, value)).send()
     };
     assert_eq!(many(500).await.unwrap().status(), 200);
