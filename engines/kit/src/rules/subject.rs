@@ -304,8 +304,8 @@ fn terms_behind_marks(text: &str) -> Vec<u64> {
     let mut found = Vec::new();
     while let Some(word) = words.next() {
         if THING_MARKS.split(' ').any(|mark| mark == bare_word(word)) {
-            let mut said = words.by_ref().filter(|word| !is_common(word) && !is_value(word));
-            found.extend(said.find_map(|word| distinct_terms(word).pop()));
+            let mut content = words.by_ref().filter(|word| !is_common(word) && !is_value(word));
+            found.extend(content.find_map(|word| distinct_terms(word).pop()));
         }
     }
     found
