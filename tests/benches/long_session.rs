@@ -1,5 +1,5 @@
 //! What a request costs in a session of 100,000 entries, in processor time: the worst case, where `recall` and `dag` move their window
-//! and write a note for a new prompt in every request, and the usual one, where the session goes on turn by turn. Baseline: the BM25
+//! and write a note for a new prompt in every request, and the usual one, a session that continues turn by turn. Baseline: the BM25
 //! search for the same prompt alone, in the same run. The entries are the demo sessions, repeated with other spellings of a sixth of
 //! their longer words, so that the vocabulary grows as in a real one.
 
@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 const ENTRIES: u64 = 100_000;
 /// A budget that rises by more than the slack moves the window, so these two in turn always do.
 const BUDGETS: [u64; 2] = [32_000, 64_000];
-/// The budget of the session that goes on, and its model calls.
+/// The budget of the session that continues, and its model calls.
 const USUAL_BUDGET: u64 = 64_000;
 const USUAL_CALLS: usize = 1_500;
 /// As in the engines.
@@ -92,7 +92,7 @@ fn main() {
     for (name, engine) in &engines {
         let times = continue_session(engine, &mut talk);
         println!(
-            "{name}: a session that goes on, {} requests: assemble p50 {:?}, p99 {:?}, max {:?}",
+            "{name}: turn by turn, {} requests: assemble p50 {:?}, p99 {:?}, max {:?}",
             times.len(),
             quantile(&times, 50),
             quantile(&times, 99),
@@ -147,7 +147,7 @@ fn continue_session(engine: &EngineHandle, talk: &mut TranscriptBuilder) -> Vec<
             let from = talk.len();
             add_copy(talk, message, copy, &words);
             ingest(engine, talk, from);
-            // In a round of tools there is no new prompt.
+            // A round of tools has no new prompt.
             let is_user = message["role"] == "user";
             prompt = if is_user { text_of(message) } else { String::new() };
         }
