@@ -10,7 +10,7 @@ use tokio::task::AbortHandle;
 /// The most open host calls of one sandbox; more is a loop that does not await them.
 const MAX_HOST_CALLS: usize = 1024;
 
-/// The host calls of one sandbox, each from the arrival of its request until its reply is sent.
+/// The host calls of one sandbox, each from the arrival of its request until its reply is next to be sent.
 pub(super) struct HostCallTable {
     open: Mutex<OpenHostCalls>,
     requests: ByteRoom,
@@ -94,7 +94,7 @@ impl HostCallTable {
     }
 }
 
-/// An open host call. Dropped when its reply is sent, or when there will be none.
+/// An open host call. Ended when its reply is next to be sent, dropped where there will be none.
 pub(super) struct OpenHostCall {
     id: u64,
     table: Arc<HostCallTable>,
@@ -105,6 +105,11 @@ impl OpenHostCall {
     /// Waits until a reply of so many bytes has room among those that are not sent yet.
     pub(super) async fn admit_reply(&mut self, bytes: usize) {
         self.room = self.table.replies.take(bytes).await;
+    }
+
+    /// Frees the id, and returns the room of the reply, which it takes up until it is sent.
+    pub(super) fn end(mut self) -> Option<OwnedSemaphorePermit> {
+        self.room.take()
     }
 }
 

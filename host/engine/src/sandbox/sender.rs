@@ -33,7 +33,7 @@ pub(super) enum SendJob {
     Cancel {
         call: u64,
     },
-    /// An encoded reply, and its host call, which ends once it is sent.
+    /// An encoded reply, and its host call, which ends with it.
     HostReply {
         frame: Vec<u8>,
         open: OpenHostCall,
@@ -92,9 +92,9 @@ impl TranscriptSender {
             }
             SendJob::Cancel { call } => ToSandbox::Cancel { call },
             SendJob::HostReply { frame, open } => {
-                let sent = self.wire.write_all(&frame);
-                drop(open);
-                return sent;
+                // Ended first: with the reply, the sandbox may use the id again.
+                let _room = open.end();
+                return self.wire.write_all(&frame);
             }
         };
         wire::send(&self.wire, &message)
