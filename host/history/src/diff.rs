@@ -8,7 +8,7 @@ use ctxhost_engine_api::{Entry, PlanItem, Transcript};
 use serde::Serialize;
 
 use super::{HistoryError, compactions, find_compaction};
-use ctxhost_retention::{self as retention, Category, Shares, measure_retention};
+use ctxhost_retention::{self as retention, Category, KnownSecrets, Shares, measure_retention};
 use ctxhost_session::{Record, Session};
 
 /// Length of an excerpt in characters.
@@ -123,7 +123,7 @@ pub fn diff_compaction(
     let retained =
         measure_retention(&before, &after.iter().map(PlanItem::Kept).collect::<Vec<_>>());
     let locator = Locator { session, lines };
-    let (dropped, shortened, inserted) = changes(&locator, &before, &after);
+    let (dropped, shortened, inserted) = changes(&locator, &before, &after, &retained.secrets);
     let lost = retained.lost.into_iter();
     Ok(CompactionDiff {
         number: compaction.number,
@@ -148,6 +148,7 @@ fn changes(
     locator: &Locator<'_>,
     before: &Transcript,
     after: &Transcript,
+    secrets: &KnownSecrets,
 ) -> (Vec<AlteredEntry>, Vec<AlteredEntry>, Vec<InsertedMessage>) {
     let current: HashMap<&str, Entry<'_>> = after.iter().map(|entry| (entry.id(), entry)).collect();
     let earlier: HashSet<&str> = before.iter().map(|entry| entry.id()).collect();
@@ -159,7 +160,7 @@ fn changes(
         role: entry.role().name().into(),
         before_tokens: entry.tokens(),
         after_tokens: current.get(entry.id()).map_or(0, Entry::tokens),
-        excerpt: excerpt(&entry),
+        excerpt: excerpt(&entry, secrets),
     });
     let (shortened, dropped) =
         altered.partition(|altered| current.contains_key(&*altered.at.entry));
@@ -167,7 +168,8 @@ fn changes(
     let inserted = inserted.map(|entry| InsertedMessage {
         role: entry.role().name().into(),
         tokens: entry.tokens(),
-        text: entry.text().into(),
+        // A diff is printed and pasted into reports.
+        text: secrets.redact(entry.text()),
     });
     (dropped, shortened, inserted.collect())
 }
@@ -203,9 +205,8 @@ impl LineNumbers {
 }
 
 /// The first line of an entry, or its calls.
-fn excerpt(entry: &Entry<'_>) -> String {
-    // A diff is printed and pasted into reports.
-    let text = retention::redact(entry.text());
+fn excerpt(entry: &Entry<'_>, secrets: &KnownSecrets) -> String {
+    let text = secrets.redact(entry.text());
     let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
     if !line.is_empty() {
         return shorten(line.trim());
@@ -213,7 +214,7 @@ fn excerpt(entry: &Entry<'_>) -> String {
     let calls = entry.tool_calls();
     let calls = calls.iter().map(|call| format!("{} {}", call.name, call.arguments));
     let calls = calls.collect::<Vec<_>>().join(", ");
-    shorten(&retention::redact(&calls))
+    shorten(&secrets.redact(&calls))
 }
 
 fn shorten(text: &str) -> String {

@@ -6,11 +6,9 @@ use std::sync::LazyLock;
 use regex::{Captures, Regex};
 use serde_json::{Map, Value, json};
 
-use ctxhost_retention::{contains_secret, replace_secrets};
-
-/// Minimum length of a secret with letters and digits that is replaced everywhere, not only where it was
-/// recognized. A shorter one could be a word.
-const KNOWN_MIN_CHARS: usize = 8;
+use ctxhost_retention::{
+    is_bare_value, is_secret_field, looks_random, replace_flag_secrets, replace_secrets,
+};
 
 /// Signatures of providers, which may contain the signed thinking and do not match redacted text.
 const SIGNATURES: [&str; 3] = ["thinkingSignature", "textSignature", "thoughtSignature"];
@@ -18,14 +16,6 @@ const SIGNATURES: [&str; 3] = ["thinkingSignature", "textSignature", "thoughtSig
 static URL_PASSWORD: LazyLock<Option<Regex>> =
     // No brackets: a placeholder of an earlier step is not replaced again.
     LazyLock::new(|| Regex::new(r"://[^/\s:@]*:(?<inner>[^/\s@\[\]]+)@").ok());
-/// The argument of a flag such as `--password`.
-static FLAG: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    let name = "(?:password|passwd|pwd|secret|token|api-?key)";
-    Regex::new(&format!(
-        r#"(?i)--(?:[a-z0-9]+-)*{name} +["']?(?<inner>[^\s"'\[\]<>$-][^\s"'\[\]<>]{{3,}})"#
-    ))
-    .ok()
-});
 static ADDRESS: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"\b(?<inner>[\w.%+-]+@(?:[A-Za-z0-9-]+\.)+[A-Za-z]{2,})\b").ok());
 static HOME: LazyLock<Option<Regex>> = LazyLock::new(|| {
@@ -131,9 +121,7 @@ impl SessionRedactor {
     /// Redacts a string, or JSON in a string. Placeholders in brackets and variable names are not secrets, even in
     /// a field for one.
     fn string(&mut self, field: &str, text: String) -> String {
-        // A text that starts like this is a placeholder of an earlier step, JSON, or a shell variable; none of them is the secret itself.
-        let is_bare = !text.is_empty() && !text.starts_with(['[', '{', '<', '$']);
-        if is_bare && self.is_secret_field(field) {
+        if is_bare_value(&text) && self.is_secret_field(field) {
             return self.secrets.placeholder("secret", &text);
         }
         // Arguments and rewritten messages are JSON in a string.
@@ -152,7 +140,7 @@ impl SessionRedactor {
             let rest = secret.strip_prefix(core).unwrap_or_default();
             format!("{}{rest}", secrets.placeholder("secret", core))
         });
-        let text = secrets.replace(&FLAG, "secret", &text);
+        let text = replace_flag_secrets(&text, |secret| secrets.placeholder("secret", secret));
         let text = secrets.replace(&URL_PASSWORD, "secret", &text);
         let text = match &self.known {
             Some(known) => known
@@ -168,20 +156,11 @@ impl SessionRedactor {
         self.names.replace(&self.known_names, "name", &text)
     }
 
-    /// Whether `field: …` would be a secret in plain text, with `clientSecret` read as `client_secret`.
     fn is_secret_field(&mut self, field: &str) -> bool {
         if let Some(known) = self.fields.get(field) {
             return *known;
         }
-        let mut name = String::new();
-        for character in field.chars() {
-            if character.is_uppercase() && name.ends_with(char::is_lowercase) {
-                name.push('_');
-            }
-            name.push(character);
-        }
-        // The detector of plain text decides, so that both agree on what a secret is.
-        let is_secret = contains_secret(&format!("{name}=aaaaaaaa"));
+        let is_secret = is_secret_field(field);
         self.fields.insert(field.to_owned(), is_secret);
         is_secret
     }
@@ -224,11 +203,4 @@ impl PlaceholderMap {
         let pattern: Vec<String> = wanted.into_iter().map(|value| regex::escape(value)).collect();
         (!pattern.is_empty()).then(|| Regex::new(&pattern.join("|")).ok()).flatten()
     }
-}
-
-/// Whether a value cannot be a word.
-fn looks_random(secret: &str) -> bool {
-    secret.chars().count() >= KNOWN_MIN_CHARS
-        && secret.contains(|c: char| c.is_ascii_digit())
-        && secret.contains(char::is_alphabetic)
 }

@@ -20,9 +20,10 @@ use ctxhost_text::injected_text::request_text;
 use regex::Regex;
 use serde_json::Value;
 
+use super::Category;
 use super::matching::normalize;
-use super::names::{calls_of, for_each_exact, texts_of};
-use super::{Category, redact};
+use super::names::{calls_of, for_each_exact, texts_with_secrets};
+use super::secrets::KnownSecrets;
 
 /// The length in characters of a beginning that identifies a long fact: about a line.
 const BEGINNING_CHARS: usize = 80;
@@ -58,9 +59,9 @@ pub(super) struct Statement {
 }
 
 impl Statement {
-    /// The statement of an item.
-    pub(super) fn from_item(item: &PlanItem<'_>) -> Statement {
-        let mut texts = texts_of(item);
+    /// The statement of an item. Adds its secrets to `secrets`.
+    pub(super) fn from_item(item: &PlanItem<'_>, secrets: &mut KnownSecrets) -> Statement {
+        let mut texts = texts_with_secrets(item, secrets);
         let commands: Vec<String> =
             calls_of(item).iter().filter_map(calls::command_argument).collect();
         let mut acts: Vec<Fact> = commands
@@ -98,7 +99,7 @@ impl Statement {
             }
         }
         // First of all, so that no secret can reach a report as a lost fact.
-        let texts = texts.iter().map(|text| redact(text).into_owned()).collect();
+        let texts = texts.iter().map(|text| secrets.redact_shown(text)).collect();
         let is_output = match item {
             PlanItem::Kept(entry) => entry.role() == Role::Tool || entry.kind() == EntryKind::Bash,
             _ => false,
@@ -158,7 +159,7 @@ fn number(digits: &str, unit: &str) -> Fact {
 
 /// A fact identified by its beginning; `None` for an empty text.
 fn excerpt_fact(category: Category, text: &str) -> Option<Fact> {
-    let text = redact(text);
+    let text = KnownSecrets::default().redact_shown(text);
     let whole = normalize(&text);
     // Summaries shorten long requests; one whose beginning is there was kept.
     let key: String = whole.chars().take(BEGINNING_CHARS).collect();

@@ -24,6 +24,7 @@ mod ledger;
 mod matching;
 mod names;
 mod quality_gate;
+mod secrets;
 
 #[cfg(test)]
 mod tests;
@@ -38,6 +39,9 @@ pub use ledger::render_ledger;
 pub use matching::normalize;
 pub use names::{names_and_symbols_in, names_in, texts_of};
 pub use quality_gate::{GateFailure, GateRule, GateRuleError, QualityGate};
+pub use secrets::{
+    KnownSecrets, is_bare_value, is_secret_field, looks_random, replace_flag_secrets,
+};
 
 use facts::{Fact, Statement};
 
@@ -48,6 +52,8 @@ pub struct RetentionReport {
     pub shares: Shares,
     /// The lost facts, category by category, in the order of their last mention.
     pub lost: Vec<LostFact>,
+    /// The secrets of the earlier transcript, to be replaced in what is shown with the report.
+    pub secrets: KnownSecrets,
 }
 
 /// A lost fact.
@@ -64,10 +70,14 @@ pub struct LostFact {
 
 /// Counts the facts of `before` that `after` still states, in time linear in both.
 pub fn measure_retention(before: &Transcript, after: &[PlanItem<'_>]) -> RetentionReport {
-    let index = FactIndex::new(before);
+    let mut index = FactIndex::new(before);
+    index.redact_known();
     let is_kept = index.find_kept(after);
     let mut report = RetentionReport::default();
     for (mention, is_kept) in index.mentions.iter().zip(&is_kept) {
+        if mention.is_secret {
+            continue;
+        }
         let share = report.shares.of_mut(mention.fact.category);
         share.total += 1;
         share.kept += u64::from(*is_kept);
@@ -76,11 +86,12 @@ pub fn measure_retention(before: &Transcript, after: &[PlanItem<'_>]) -> Retenti
         let lost = index.mentions.iter().zip(&is_kept).filter(|(_, is_kept)| !**is_kept);
         let mut lost: Vec<&FactMention<'_>> = lost
             .map(|(mention, _)| mention)
-            .filter(|mention| mention.fact.category == category)
+            .filter(|mention| mention.fact.category == category && !mention.is_secret)
             .collect();
         lost.sort_by_key(|mention| mention.seq);
         report.lost.extend(lost.into_iter().map(FactMention::lost));
     }
+    report.secrets = index.secrets;
     report
 }
 
@@ -89,6 +100,8 @@ struct FactIndex<'a> {
     mentions: Vec<FactMention<'a>>,
     /// The statement of each entry, by id.
     entries: HashMap<&'a str, EntryStatement<'a>>,
+    /// The secrets of all entries.
+    secrets: KnownSecrets,
 }
 
 /// A fact and the last entry that mentions it.
@@ -97,6 +110,8 @@ struct FactMention<'a> {
     seq: u64,
     entry: &'a str,
     is_synthetic: bool,
+    /// Whether the fact is a name that is a secret elsewhere.
+    is_secret: bool,
 }
 
 impl FactMention<'_> {
@@ -118,10 +133,14 @@ struct EntryStatement<'a> {
 
 impl<'a> FactIndex<'a> {
     fn new(before: &'a Transcript) -> FactIndex<'a> {
-        let mut index = FactIndex { mentions: Vec::new(), entries: HashMap::new() };
+        let mut index = FactIndex {
+            mentions: Vec::new(),
+            entries: HashMap::new(),
+            secrets: KnownSecrets::default(),
+        };
         let mut numbers: HashMap<(Category, String), usize> = HashMap::new();
         for entry in before.iter() {
-            let statement = Statement::from_item(&PlanItem::Kept(entry));
+            let statement = Statement::from_item(&PlanItem::Kept(entry), &mut index.secrets);
             let is_synthetic =
                 entry.has(Flags::SYNTHETIC) || entry.kind() == EntryKind::CompactionSummary;
             let mut facts = Vec::new();
@@ -130,8 +149,8 @@ impl<'a> FactIndex<'a> {
                 let key = (fact.category, fact.key.clone());
                 let number = *numbers.entry(key).or_insert(next);
                 facts.push(number);
-                let mention =
-                    FactMention { fact, seq: entry.seq(), entry: entry.id(), is_synthetic };
+                let (seq, entry) = (entry.seq(), entry.id());
+                let mention = FactMention { fact, seq, entry, is_synthetic, is_secret: false };
                 match index.mentions.get_mut(number) {
                     None => index.mentions.push(mention),
                     // A summary repeats facts; the original entry is the better reference.
@@ -142,6 +161,18 @@ impl<'a> FactIndex<'a> {
             index.entries.insert(entry.id(), EntryStatement { raw: entry.raw(), statement, facts });
         }
         index
+    }
+
+    /// Removes secrets from facts whose own text does not show that they are: a later message names the value of a
+    /// field.
+    fn redact_known(&mut self) {
+        for mention in &mut self.mentions {
+            if !self.secrets.are_in(&mention.fact.text) {
+                continue;
+            }
+            mention.is_secret = matches!(mention.fact.category, Category::Paths | Category::Ids);
+            mention.fact.text = self.secrets.redact(&mention.fact.text);
+        }
     }
 
     /// Whether each fact is still stated.
@@ -155,7 +186,9 @@ impl<'a> FactIndex<'a> {
                     statement.facts.iter().for_each(|number| mark(&mut is_kept, *number));
                     unchanged.push(&statement.statement);
                 }
-                None => changed.push(Statement::from_item(item)),
+                None => {
+                    changed.push(Statement::from_item(item, &mut KnownSecrets::default()));
+                }
             }
         }
         self.mark_numbers(&changed, &mut is_kept);

@@ -5,6 +5,7 @@ use ctxhost_text::identifiers::{Identifier, IdentifierKind, for_each_identifier}
 use serde_json::Value;
 
 use super::redact;
+use super::secrets::{KnownSecrets, PLACEHOLDER, is_bare_value, is_secret_field};
 
 /// Every exact name in a text: paths, addresses, contacts, references, amounts, dates, codes. No secrets.
 pub fn names_in(text: &str) -> Vec<String> {
@@ -33,11 +34,17 @@ pub(super) fn for_each_exact<'t>(text: &'t str, mut found: impl FnMut(Identifier
     });
 }
 
-/// The text of an item and the texts in the arguments of its calls.
+/// The text of an item and the texts in the arguments of its calls. A value that the name of its field states to be a
+/// secret is replaced: without the name it would be read as an identifier.
 pub fn texts_of(item: &PlanItem<'_>) -> Vec<String> {
+    texts_with_secrets(item, &mut KnownSecrets::default())
+}
+
+/// The same. Adds the replaced values to `secrets`.
+pub(super) fn texts_with_secrets(item: &PlanItem<'_>, secrets: &mut KnownSecrets) -> Vec<String> {
     let mut texts = vec![without_frame(item)];
     for call in &calls_of(item) {
-        add_arguments(call, &mut texts);
+        add_arguments(call, &mut texts, secrets);
     }
     texts
 }
@@ -63,14 +70,19 @@ pub(super) fn calls_of<'a>(item: &PlanItem<'a>) -> Vec<ToolCall<'a>> {
     }
 }
 
-fn add_arguments(call: &ToolCall<'_>, texts: &mut Vec<String>) {
-    let mut values = vec![call.arguments_value()];
-    while let Some(value) = values.pop() {
+fn add_arguments(call: &ToolCall<'_>, texts: &mut Vec<String>, secrets: &mut KnownSecrets) {
+    let mut values = vec![(call.arguments_value(), false)];
+    while let Some((value, is_secret)) = values.pop() {
         match value {
+            Value::String(text) if is_secret && is_bare_value(&text) => {
+                secrets.add(&text);
+                texts.push(PLACEHOLDER.to_owned());
+            }
             Value::String(text) => texts.push(text),
             Value::Number(number) => texts.push(number.to_string()),
-            Value::Array(list) => values.extend(list),
-            Value::Object(fields) => values.extend(fields.into_iter().map(|(_, value)| value)),
+            Value::Array(list) => values.extend(list.into_iter().map(|value| (value, is_secret))),
+            Value::Object(fields) => values
+                .extend(fields.into_iter().map(|(name, value)| (value, is_secret_field(&name)))),
             Value::Null | Value::Bool(_) => {}
         }
     }

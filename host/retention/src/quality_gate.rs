@@ -146,10 +146,8 @@ mod tests {
 
     #[test]
     fn the_first_broken_rule_is_named_with_what_was_lost() {
-        let mut report = RetentionReport {
-            shares: Shares { paths: CategoryShare { kept: 1, total: 3 }, ..Shares::default() },
-            lost: Vec::new(),
-        };
+        let shares = Shares { paths: CategoryShare { kept: 1, total: 3 }, ..Shares::default() };
+        let mut report = RetentionReport { shares, ..RetentionReport::default() };
         for text in ["a/b.rs", "c/d.rs"] {
             let (category, text) = (Category::Paths, text.into());
             report.lost.push(LostFact { category, text, entry: "e".into() });

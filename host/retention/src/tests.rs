@@ -174,6 +174,19 @@ fn commands_in_lists_and_failures_in_json_are_facts() {
 }
 
 #[test]
+fn values_of_secret_fields_are_no_lost_names_wherever_they_occur() {
+    let mut talk = TranscriptBuilder::new();
+    let arguments = r#"{"env":{"API_TOKEN":"zzTop99887766"},"clientSecret":["qqRst55667788"],"id":"OPS-2024-00817"}"#;
+    talk.user("Deploy with qqRst55667788 please").calls(&[("a", "deploy", arguments)]);
+    talk.result("a", "deploy", "ok, zzTop99887766 was used").assistant("zzTop99887766 works");
+    let report = measure_retention(&talk.transcript(), &[]);
+    let lost: Vec<&str> = report.lost.iter().map(|fact| fact.text.as_str()).collect();
+    assert_eq!(lost, ["Deploy with [redacted:credential] please", "OPS-2024-00817"]);
+    assert_eq!(report.shares.ids, CategoryShare { kept: 0, total: 1 });
+    assert_eq!(report.secrets.redact("used zzTop99887766"), "used [redacted:credential]");
+}
+
+#[test]
 fn the_named_entry_is_the_last_of_the_conversation_and_not_a_summary() {
     let mut talk = TranscriptBuilder::new();
     talk.assistant("src/a.rs").assistant("src/a.rs again").summary("about src/a.rs and src/b.rs");

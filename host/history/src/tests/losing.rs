@@ -124,3 +124,19 @@ fn an_imported_session_has_no_line_numbers() {
     assert!(lines_of(LineNumbers::None).into_iter().all(|line| line.is_none()));
     assert!(lines_of(LineNumbers::OfFile).into_iter().all(|line| line.is_some()));
 }
+
+#[test]
+fn a_diff_shows_no_value_of_a_secret_field() {
+    let mut session = memory();
+    let arguments = json!({ "env": { "API_TOKEN": "zzTop99887766" } });
+    let call = json!({ "type": "toolCall", "id": "a", "name": "deploy", "arguments": arguments });
+    user(&mut session, "deploy it");
+    say(&mut session, json!({ "role": "assistant", "content": [call] }));
+    user(&mut session, "zzTop99887766 is the one");
+    turn(&mut session, 1, "one");
+    fold(&mut session, 3, "about zzTop99887766");
+    let difference = diff_compaction(&session, None, LineNumbers::OfFile).unwrap();
+    assert!(!difference.dropped.is_empty() && !difference.inserted.is_empty());
+    let shown = serde_json::to_string(&difference).unwrap();
+    assert!(!shown.contains("zzTop99887766"), "{shown}");
+}
