@@ -5,6 +5,7 @@ mod forms;
 mod known_subjects;
 mod narrative;
 mod subject;
+mod things;
 mod user_rules;
 mod withdrawn_names;
 

@@ -1,6 +1,7 @@
 //! What a rule is about: a later rule replaces an earlier one about the same.
 
 use super::changes::{LANGUAGE_NAMES, without_hints};
+use super::things::RuleThings;
 use super::{ChangeKind, cues_of, without_cues};
 use ctxhost_text::hash::fnv1a;
 use ctxhost_text::identifiers::{for_each_identifier, is_unspaced};
@@ -41,12 +42,6 @@ const FUNCTION_WORDS: &str = concat!(
     "в на с и для по к о за из у я ты это та з до bir ve ile bu di dan ke yang untuk và cho",
 );
 
-/// Words before what a rule holds for.
-const THING_MARKS: &str = concat!(
-    "for before after during in at of für vor nach im in bei während pour avant après dans pendant para antes después durante em depois ",
-    "per prima dopo durante voor na tijdens dla przed po podczas для перед после до під після untuk sebelum sesudah cho trước sau",
-);
-
 /// The subject of a rule.
 #[derive(Clone, Debug)]
 pub struct RuleSubject {
@@ -54,8 +49,7 @@ pub struct RuleSubject {
     terms: Vec<u64>,
     /// Names and numbers, sorted: only an announced change gives a subject other ones.
     values: Vec<String>,
-    /// The terms of what it holds for: the words behind "for", "before" and the like.
-    things: Vec<u64>,
+    things: RuleThings,
     /// Whether it is in a script without spaces.
     is_unspaced: bool,
     /// Cues and negations, sorted: with others the same terms mean something else.
@@ -71,6 +65,7 @@ impl RuleSubject {
         if change != ChangeKind::None {
             plain = without_hints(&plain);
         }
+        let things = RuleThings::find(&plain);
         let mut values = Vec::new();
         let languages = LANGUAGE_NAMES.as_ref();
         let names = languages.iter().flat_map(|pattern| pattern.find_iter(&plain));
@@ -90,7 +85,6 @@ impl RuleSubject {
             }
         });
         rest.push_str(plain.get(read..).unwrap_or_default());
-        let things = terms_behind_marks(&rest);
         let is_unspaced = rest.contains(is_unspaced);
         let (more, words): (Vec<&str>, Vec<&str>) =
             rest.split_whitespace().flat_map(split_scripts).partition(|word| is_value(word));
@@ -149,8 +143,7 @@ impl RuleSubject {
             // Nothing marks the thing; each has a word that the other lacks.
             return lacks(&self.terms, &other.terms) && lacks(&other.terms, &self.terms);
         }
-        let is_common = |thing: &u64| other.things.contains(thing);
-        !self.things.is_empty() && !other.things.is_empty() && !self.things.iter().any(is_common)
+        self.things.differ(&other.things)
     }
 
     fn is_change(&self) -> bool {
@@ -190,7 +183,7 @@ impl RuleSubject {
     pub(super) fn size_bytes(&self) -> usize {
         let texts = self.values.iter().chain(&self.sense);
         let bytes = texts.map(|text| size_of::<String>() + text.capacity()).sum::<usize>();
-        (self.terms.capacity() + self.things.capacity()) * size_of::<u64>() + bytes
+        self.terms.capacity() * size_of::<u64>() + self.things.size_bytes() + bytes
     }
 
     /// Common share of the subjects: of the longer one, since a repetition says all of it again; of the shorter one if
@@ -298,19 +291,6 @@ pub(super) fn is_value(word: &str) -> bool {
     has_hump || word.contains(|c: char| c.is_numeric() || "/_.@\\:=".contains(c))
 }
 
-/// The term of the first word behind each word such as "for" that says more than an article or a value.
-fn terms_behind_marks(text: &str) -> Vec<u64> {
-    let mut words = text.split_whitespace();
-    let mut found = Vec::new();
-    while let Some(word) = words.next() {
-        if THING_MARKS.split(' ').any(|mark| mark == bare_word(word)) {
-            let mut content = words.by_ref().filter(|word| !is_common(word) && !is_value(word));
-            found.extend(content.find_map(|word| distinct_terms(word).pop()));
-        }
-    }
-    found
-}
-
 /// The parts of a word: scripts without spaces join a value to the words beside it.
 fn split_scripts(word: &str) -> impl Iterator<Item = &str> {
     let mut rest = word;
@@ -324,12 +304,12 @@ fn split_scripts(word: &str) -> impl Iterator<Item = &str> {
 }
 
 /// A word in lower case without the marks around it.
-fn bare_word(word: &str) -> String {
+pub(super) fn bare_word(word: &str) -> String {
     word.trim_matches(|c: char| !c.is_alphanumeric()).to_lowercase()
 }
 
 /// Whether a word identifies no subject.
-fn is_common(word: &str) -> bool {
+pub(super) fn is_common(word: &str) -> bool {
     let word = bare_word(word);
     COMMON_VERBS.split(' ').chain(FUNCTION_WORDS.split(' ')).any(|common| common == word)
 }
@@ -409,6 +389,23 @@ mod tests {
                 "Désormais utilise le port 5433 pour la base.",
                 "Désormais utilise le port 9191 pour le site.",
             ],
+            ["From now on, always use tabs in module1.", "From now on, always use tabs in module2."],
+            [
+                "From now on, use the staging key for tenant 4711.",
+                "From now on, use the staging key for tenant 4712.",
+            ],
+            [
+                "From now on, reboot host web-01 only at night.",
+                "From now on, reboot host web-02 only at night.",
+            ],
+            [
+                "From now on, send invoices of customer C-1041 by mail only.",
+                "From now on, send invoices of customer C-1042 by mail only.",
+            ],
+            [
+                "Ab jetzt Rechnungen von Kunde K-17 nur per Post senden.",
+                "Ab jetzt Rechnungen von Kunde K-18 nur per Post senden.",
+            ],
             ["以后数据库用5433端口。", "以后网站用9191端口。"],
             ["Теперь используй порт 5433 для базы.", "Теперь используй порт 9191 для сайта."],
         ] {
@@ -419,6 +416,17 @@ mod tests {
                 "Always use port 5433 for the database.",
                 "From now on use port 9191 for the database.",
             ],
+            ["From now on use port 5433.", "From now on use port 5434."],
+            ["From now on deploy to eu-1.", "From now on deploy to eu-2."],
+            [
+                "From now on keep the logs for 30 days.",
+                "From now on keep the logs for 60 days.",
+            ],
+            [
+                "From now on use port 5433 for tenant 4711.",
+                "From now on use port 5434 for tenant 4711.",
+            ],
+            ["Ab jetzt Port 5433 für die Tests verwenden.", "Ab jetzt Port 5434 für die Tests verwenden."],
             ["I prefer window seats on trains.", "From now on book aisle seats on trains."],
             ["以后数据库用5433端口。", "以后数据库改用9191端口。"],
         ] {

@@ -1,0 +1,95 @@
+//! What a rule holds for, such as a meal, a server or a customer: a rule for another thing replaces none.
+
+use ctxhost_text::hash::fnv1a;
+use ctxhost_text::search::distinct_terms;
+
+use super::subject::{bare_word, is_common, is_value};
+
+/// Words before what a rule holds for.
+const THING_MARKS: &str = concat!(
+    "for before after during in at of für vor nach im in bei während pour avant après dans pendant para antes después durante em depois ",
+    "per prima dopo durante voor na tijdens dla przed po podczas для перед после до під після untuk sebelum sesudah cho trước sau",
+);
+/// Those behind which a number is a name: a time or a date stands behind the others.
+const NAME_MARKS: &str = concat!(
+    "for in of on für in von bei auf des der pour dans sur de du des para en em do da nos per di del della su ",
+    "voor van op in dla w z na для у в від untuk di dari cho của için",
+);
+/// Verbs whose object is what a rule sets. The object of any other verb is the thing that it holds for.
+const SETTING_VERBS: &str = concat!(
+    "use take deploy answer reply write call name begin start end prefer switch set keep make run put book choose pick sign format ",
+    "nutze nutzen verwende verwenden benutze benutzen nimm nehmen deploye antworte antworten schreibe schreiben nenne starte ",
+    "utilise utiliser utilisez prends réponds usa usar use utiliza utilizar responde escribe toma utilize responda escreva ",
+    "usare rispondi scrivi gebruik gebruiken antwoord używaj używać używamy odpowiadaj используй используйте отвечай пиши бери ",
+    "використовуй використовуйте відповідай kullan kullanın gunakan pakai dùng",
+);
+
+/// What a rule holds for.
+#[derive(Clone, Debug, Default)]
+pub(super) struct RuleThings {
+    /// Its words: the first one behind each word such as "for".
+    terms: Vec<u64>,
+    /// Its names, such as `web-01`, and `4711` in "tenant 4711".
+    names: Vec<u64>,
+}
+
+impl RuleThings {
+    /// The things in a rule without its cues.
+    pub(super) fn find(rule: &str) -> RuleThings {
+        let words: Vec<&str> = rule.split_whitespace().collect();
+        let sets_object = words.iter().any(|word| is_in(SETTING_VERBS, word));
+        let mut things = RuleThings::default();
+        for (at, word) in words.iter().enumerate() {
+            let before = words.get(..at).unwrap_or_default();
+            let behind = words.get(at + 1..).unwrap_or_default();
+            if is_in(THING_MARKS, word) {
+                let mut content = behind.iter().filter(|word| !is_common(word) && !is_value(word));
+                things.terms.extend(content.find_map(|word| distinct_terms(word).pop()));
+            }
+            if is_value(word) && names_thing(word, before, sets_object) {
+                things.names.push(fnv1a(&bare_word(word)));
+            }
+        }
+        things
+    }
+
+    /// Whether both hold for something, and for other things.
+    pub(super) fn differ(&self, other: &RuleThings) -> bool {
+        if !self.names.is_empty() && !other.names.is_empty() {
+            return are_apart(&self.names, &other.names);
+        }
+        !self.terms.is_empty() && !other.terms.is_empty() && are_apart(&self.terms, &other.terms)
+    }
+
+    /// Memory use in bytes, beside its own size.
+    pub(super) fn size_bytes(&self) -> usize {
+        (self.terms.capacity() + self.names.capacity()) * size_of::<u64>()
+    }
+}
+
+/// Whether a value is the name of a thing, by the words before it.
+fn names_thing(value: &str, before: &[&str], sets_object: bool) -> bool {
+    let mut nearest = before.iter().rev();
+    let (Some(first), second) = (nearest.next(), nearest.next()) else { return false };
+    let is_mark = |word: &str| is_in(NAME_MARKS, word);
+    if is_mark(first) {
+        // "For 30 days" is a length.
+        return has_letter_first(value);
+    }
+    let is_noun = first.chars().any(char::is_alphabetic) && !is_common(first) && !is_value(first);
+    let is_of_noun = is_noun && second.is_some_and(|word| is_mark(word));
+    is_of_noun || is_noun && !sets_object && has_letter_first(value)
+}
+
+fn has_letter_first(value: &str) -> bool {
+    bare_word(value).starts_with(char::is_alphabetic)
+}
+
+fn are_apart(one: &[u64], other: &[u64]) -> bool {
+    !one.iter().any(|thing| other.contains(thing))
+}
+
+fn is_in(list: &str, word: &str) -> bool {
+    let word = bare_word(word);
+    list.split(' ').any(|listed| listed == word)
+}
