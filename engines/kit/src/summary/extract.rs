@@ -13,15 +13,15 @@ use super::sections::{
 };
 use super::sentences::{Sentence, sentences_with_topics, strip_bullet, strip_emphasis};
 use super::similarity::LineWords;
-use crate::rules::{RuleLines, parse_hint, parse_rule, rejects_previous};
+use crate::rules::{RuleLines, RuleSentence, find_rules_and_hints, rejects_previous};
 use ctxhost_text::identifiers;
 use ctxhost_text::own_text::own_text;
 
 /// Number of newest messages that are searched for identifiers.
 // Older names rarely belong to the current work, and the ledger has them anyway.
 const IDENTIFIER_MESSAGES: usize = 10;
-/// Rules and changes that are read; some replace others.
-const MAX_READ_RULES: usize = 4 * MAX_CONSTRAINTS;
+/// Rules and sentences that may change one, of the newest that are read; most hints change nothing.
+const MAX_READ_RULES: usize = 8 * MAX_CONSTRAINTS;
 /// Minimum length of a first sentence that counts as a report, in weighted characters.
 // A shorter first sentence is a greeting or an assent.
 const MIN_REPORT_CHARS: u64 = 32;
@@ -91,24 +91,21 @@ pub fn extract_sections_before(
 
 /// The valid rules of the user, and sentences that may change a rule of an older summary.
 fn constraints(excerpts: &[MessageExcerpt<'_>]) -> (Vec<String>, Vec<String>) {
-    let lines = newest_lines(excerpts, MAX_READ_RULES, |excerpt, sentence, _| {
-        let is_rule = || is_constraint(sentence) || parse_hint(&sentence.text).is_some();
-        excerpt.role == ExcerptRole::User && is_rule()
-    });
+    let messages = excerpts.iter().filter(|excerpt| excerpt.role == ExcerptRole::User);
+    let read = messages.flat_map(|excerpt| find_rules_and_hints(&excerpt.text)).collect();
     let mut rules = RuleLines::default();
     let mut hints = Vec::new();
-    for line in lines {
-        if parse_rule(&line).is_none() && parse_hint(&line).is_some() {
-            hints.extend(rules.add_hint(line));
-        } else {
-            rules.add(line);
+    for sentence in newest(read, MAX_READ_RULES) {
+        match sentence {
+            RuleSentence::Rule(line) => rules.add(line),
+            RuleSentence::Hint(line) => hints.extend(rules.add_hint(line)),
         }
     }
-    (newest(rules.into_lines(), MAX_CONSTRAINTS), newest(hints, MAX_LINES))
+    (newest(rules.into_lines(), MAX_CONSTRAINTS), hints)
 }
 
 /// The last lines, at most `max`.
-fn newest(mut lines: Vec<String>, max: usize) -> Vec<String> {
+fn newest<T>(mut lines: Vec<T>, max: usize) -> Vec<T> {
     lines.split_off(lines.len().saturating_sub(max))
 }
 
@@ -146,12 +143,6 @@ fn without_names(text: &str) -> String {
         word.contains(['/', '\\', '_', '.']) || word.contains("::")
     };
     text.split_whitespace().filter(|word| !is_name(word)).collect::<Vec<_>>().join(" ")
-}
-
-/// Whether a sentence or the heading of its list is a rule.
-fn is_constraint(sentence: &Sentence) -> bool {
-    let topic = sentence.topic.as_deref();
-    std::iter::once(sentence.text.as_str()).chain(topic).any(|text| parse_rule(text).is_some())
 }
 
 /// Whether a line is a completed task.
@@ -226,6 +217,7 @@ fn ends_in_question(sentence: &str) -> bool {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::rules::find_rules;
 
     pub(in crate::summary) fn excerpt_of(role: ExcerptRole, text: &str) -> MessageExcerpt<'_> {
         MessageExcerpt { seq: 0, role, text: text.into(), calls_tools: false }
@@ -260,6 +252,19 @@ pub(super) mod tests {
         }
         let open = "TODO: move src/parser.rs into its own crate.";
         assert_eq!(extract_sections(&[excerpt_of(ExcerptRole::User, open)]).todos, [open]);
+    }
+
+    #[test]
+    fn the_rules_are_those_that_every_engine_finds() {
+        for text in [
+            "Translate this for me:\nNever touch the red button.",
+            "Always write tests.\n\nThe manual says to never use threads. Disregard that.",
+            "Rules:\n- Never push.\n- Answer in French from now on.\n- read the log",
+            "Should I always do that?\n> Always push.\nNever delete `main`!",
+        ] {
+            let sections = extract_sections(&[excerpt_of(ExcerptRole::User, text)]);
+            assert_eq!(sections.constraints, Vec::from_iter(find_rules(text)), "{text}");
+        }
     }
 
     #[test]
