@@ -5,8 +5,9 @@ use std::ops::Range;
 use ctxhost_engine_api::{Role, Transcript};
 use ctxhost_engine_kit::calls::{has_failed, render_failure_line};
 use ctxhost_engine_kit::files::FileLedger;
+use ctxhost_engine_kit::rules::{parse_hint, parse_rule};
 use ctxhost_engine_kit::summary::{
-    ExcerptRole, SummaryOutline, earlier_summaries, extract_sections, message_excerpts,
+    ExcerptRole, SummaryOutline, earlier_summaries, extract_sections, merge_rules, message_excerpts,
 };
 use ctxhost_text::redact::redact;
 use ctxhost_text::truncate::{clip, one_line};
@@ -52,10 +53,30 @@ pub(crate) fn append_range(
             (ExcerptRole::Assistant, line) => append_answer(outline, &line, excerpt.calls_tools),
         }
     }
-    let new_sections = from_five_sections(extract_sections(&excerpts))
+    let mut sections = extract_sections(&excerpts);
+    let rules = std::mem::take(&mut sections.constraints);
+    change_rules(outline, rules, std::mem::take(&mut sections.hints));
+    let new_sections = from_five_sections(sections)
         .with_lines(FILES, FileLedger::from_range(transcript, range.clone()).lines())
         .with_lines(ERRORS, errors(transcript, range));
     TEMPLATE.append(outline, &new_sections);
+}
+
+/// Adds rules and drops those that they or `hints` replace. The task, and what a model wrote beside it, stays.
+fn change_rules(outline: &mut SummaryOutline, rules: Vec<String>, hints: Vec<String>) {
+    if rules.is_empty() && hints.is_empty() {
+        return;
+    }
+    let mut stated = outline.lines(REQUEST).to_vec();
+    let behind_task = stated.split_off(stated.len().min(1));
+    let (older, other): (Vec<String>, Vec<String>) = behind_task
+        .into_iter()
+        .partition(|line| parse_rule(line).or_else(|| parse_hint(line)).is_some());
+    stated.extend(other);
+    outline.clear(REQUEST);
+    let lines = SummaryOutline::default()
+        .with_lines(REQUEST, stated.into_iter().chain(merge_rules(older, rules, hints)));
+    TEMPLATE.append(outline, &lines);
 }
 
 /// A request as a line of the next step.
@@ -133,6 +154,38 @@ mod tests {
             assert_eq!(outline.lines(heading), lines, "{heading}");
         }
         assert_eq!(outline.lines(MESSAGES).len(), 2);
+    }
+
+    #[test]
+    fn a_replaced_rule_leaves_the_notes() {
+        for (rule, change) in [
+            ("Never edit the lock file.", "You may edit the lock file again."),
+            ("Always use port 7001 for metrics.", "Use port 7002 for metrics instead."),
+            ("Antworte immer auf Deutsch.", "Ab jetzt bitte auf Englisch antworten."),
+        ] {
+            let mut talk = TranscriptBuilder::new();
+            talk.user("Build the shop.").assistant("Built.");
+            talk.user(rule).assistant("OK.").user("Read the log.").assistant("Read.").user(change);
+            let transcript = talk.transcript();
+            let mut growing = SummaryOutline::default();
+            (0..talk.len()).for_each(|at| append_range(&mut growing, &transcript, at..at + 1));
+            for outline in [growing, notes_from_range(&transcript, 0..talk.len())] {
+                assert_eq!(outline.lines(REQUEST), ["Build the shop.", change]);
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_model_wrote_beside_the_task_is_not_taken_for_a_rule() {
+        let mut talk = TranscriptBuilder::with_epoch(7);
+        let lines = ["Build the shop", "The shop sells tea", "Never push."].map(str::to_owned);
+        let summary = TEMPLATE.render(&SummaryOutline::default().with_lines(REQUEST, lines));
+        talk.summary(&summary).user("The shop is fine now. You can push again.");
+        let outline = notes_from_range(&talk.transcript(), 0..talk.len());
+        assert_eq!(
+            outline.lines(REQUEST),
+            ["Build the shop", "The shop sells tea", "You can push again."]
+        );
     }
 
     #[test]

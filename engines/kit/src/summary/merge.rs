@@ -13,11 +13,10 @@ const EARLIER: &str = "(earlier) ";
 pub fn merge(older: SummarySections, newer: SummarySections) -> SummarySections {
     // A new user message makes the older requests history.
     let asks = if newer.requests.is_empty() { older.requests } else { newer.requests };
-    let rules = change_rules(older.constraints, newer.hints);
     let mut merged = SummarySections {
         decisions: append(older.decisions, newer.decisions, MAX_DECISIONS),
         todos: append(aged(older.todos), newer.todos, MAX_LINES),
-        constraints: drop_replaced(append(rules, newer.constraints, MAX_CONSTRAINTS)),
+        constraints: merge_rules(older.constraints, newer.constraints, newer.hints),
         // What changes no older rule is an ordinary request.
         hints: Vec::new(),
         requests: asks.into_iter().take(MAX_REQUESTS).collect(),
@@ -25,6 +24,13 @@ pub fn merge(older: SummarySections, newer: SummarySections) -> SummarySections 
     };
     merged.remove_overlaps();
     merged
+}
+
+/// The rules of an older summary and newer ones without those that a later one replaces. `hints` are sentences behind
+/// the older summary that may change one of its rules.
+#[must_use]
+pub fn merge_rules(older: Vec<String>, newer: Vec<String>, hints: Vec<String>) -> Vec<String> {
+    drop_replaced(append(change_rules(older, hints), newer, MAX_CONSTRAINTS))
 }
 
 /// The rules of an older summary, changed by sentences behind it.
