@@ -12,6 +12,7 @@ use super::error::CliError;
 use super::examples::with_examples;
 use super::output::Output;
 use super::render::format::format_count;
+use super::session_arg::shell_quote;
 
 /// Print the completion script of a shell.
 #[derive(Debug, clap::Args)]
@@ -51,9 +52,8 @@ impl ManArgs {
         let is_page =
             |entry: &std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with("ctxhost");
         let count = format_count(pages.filter(is_page).count() as u64, "page");
-        let folder = self.folder.display();
-        output
-            .print(&format!("{count} in {folder}; read one with `man -l {folder}/ctxhost.1`\n"))?;
+        let (folder, page) = (self.folder.display(), shell_quote(&self.folder.join("ctxhost.1")));
+        output.print(&format!("{count} in {folder}; read one with `man -l {page}`\n"))?;
         Ok(ExitCode::SUCCESS)
     }
 }

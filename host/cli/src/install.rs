@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use super::error::CliError;
 use super::locked;
 use super::output::Output;
+use super::session_arg::shell_quote;
 use super::use_engine::config_target;
 use ctxhost_agent::engine_options::failure_log;
 use ctxhost_agent::installation::{EngineInstaller, InstalledEngine};
@@ -150,7 +151,7 @@ fn describe_package(
         Some(conformance) => format!("conformance {}\n", conformance.verdict),
         None => {
             let named = if given.is_dir() { &*file.path } else { given };
-            format!("conformance none (ctxhost check {})\n", named.display())
+            format!("conformance none (ctxhost check {})\n", shell_quote(named))
         }
     };
     let lock = LockFile::read(config).map_err(|error| CliError::user(error.to_string()))?;
@@ -188,7 +189,8 @@ fn describe_installed(
     }
     let slot = target.settings.slot().configured;
     if !split_ids(&slot).contains(&id.as_str()) {
-        let config = given.map(|path| format!(" --config {}", path.display())).unwrap_or_default();
+        let config =
+            given.map(|path| format!(" --config {}", shell_quote(path))).unwrap_or_default();
         text += &format!(
             "next: ctxhost use {id}{config}; `ctxhost engines info {id}` loads it and shows what it needs\n"
         );

@@ -46,13 +46,42 @@ pub(super) fn parse_compaction(text: &str) -> Result<i64, String> {
 
 /// Quotes a path for a shell.
 pub(super) fn shell_quote(path: &Path) -> String {
-    let text = path.display().to_string();
+    let readable = path.to_str().filter(|text| !text.contains(is_changed_by_terminal));
+    let Some(text) = readable else { return quote_bytes(path) };
     // Quotes only when needed, since the commands are meant to be read as well as pasted.
     let is_plain = |c: char| c.is_alphanumeric() || "/._-+:,%".contains(c);
     if !text.is_empty() && text.chars().all(is_plain) {
-        return text;
+        return text.to_owned();
     }
     format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+/// Whether what is printed is not this character: a control character, or one that changes the direction of text.
+fn is_changed_by_terminal(c: char) -> bool {
+    let is_separator = matches!(c, '\u{2028}' | '\u{2029}');
+    c.is_control() || is_separator || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Quotes a path with escapes for what cannot be printed.
+fn quote_bytes(path: &Path) -> String {
+    let mut quoted = "$'".to_owned();
+    for chunk in path.as_os_str().as_encoded_bytes().utf8_chunks() {
+        for character in chunk.valid().chars() {
+            match character {
+                '\'' | '\\' => quoted.extend(['\\', character]),
+                changed if is_changed_by_terminal(changed) => {
+                    escape(changed.encode_utf8(&mut [0; 4]).as_bytes(), &mut quoted);
+                }
+                plain => quoted.push(plain),
+            }
+        }
+        escape(chunk.invalid(), &mut quoted);
+    }
+    quoted + "'"
+}
+
+fn escape(bytes: &[u8], quoted: &mut String) {
+    bytes.iter().for_each(|byte| *quoted += &format!("\\x{byte:02x}"));
 }
 
 #[cfg(test)]
@@ -88,5 +117,10 @@ mod tests {
     fn quoted_paths_survive_a_shell() {
         assert_eq!(shell_quote(Path::new("/a/b-c.jsonl")), "/a/b-c.jsonl");
         assert_eq!(shell_quote(Path::new("it's $x")), r"'it'\''s $x'");
+        use std::os::unix::ffi::OsStrExt as _;
+        let quoted = |bytes: &[u8]| shell_quote(Path::new(OsStr::from_bytes(bytes)));
+        assert_eq!(quoted(b"caf\xe9 it's.jsonl"), r"$'caf\xe9 it\'s.jsonl'");
+        assert_eq!(quoted(b"a\x1bb\\n.jsonl"), r"$'a\x1bb\\n.jsonl'");
+        assert_eq!(quoted("a\u{202e}b".as_bytes()), r"$'a\xe2\x80\xaeb'");
     }
 }

@@ -1,6 +1,6 @@
 //! Wraps lines at the width of a terminal.
 
-use textwrap::core::display_width;
+use textwrap::core::{Word, display_width};
 use textwrap::{Options, WordSeparator, WordSplitter, WrapAlgorithm};
 
 /// Indentation of a continued line, relative to its first one.
@@ -33,14 +33,84 @@ fn wrap_line(line: &str, width: usize) -> String {
     // A deep indent would leave no room for the text.
     let indent = " ".repeat((blanks + HANGING_INDENT).min(width / 2));
     let is_command = text.trim_start().starts_with("ctxhost ");
-    let joint = if is_command { COMMAND_CONTINUES } else { "" };
+    let (joint, separator) = if is_command {
+        (COMMAND_CONTINUES, WordSeparator::Custom(command_words))
+    } else {
+        ("", WordSeparator::Custom(prose_words))
+    };
     let options = Options::new(width.saturating_sub(joint.len()))
         .subsequent_indent(&indent)
         .break_words(false)
-        .word_separator(WordSeparator::AsciiSpace)
+        .word_separator(separator)
         .word_splitter(WordSplitter::NoHyphenation)
         .wrap_algorithm(WrapAlgorithm::FirstFit);
     textwrap::wrap(text, options).join(&format!("{joint}\n")) + end
+}
+
+/// The arguments of a command with the blanks behind them. A break inside a quoted argument would be part of it.
+fn command_words(line: &str) -> Box<dyn Iterator<Item = Word<'_>> + '_> {
+    Box::new(split(line, true).into_iter().map(Word::from))
+}
+
+/// The words of a sentence with the blanks behind them. Commands between backticks and names between quotes are one
+/// word: they are copied as a whole.
+fn prose_words(line: &str) -> Box<dyn Iterator<Item = Word<'_>> + '_> {
+    Box::new(split(line, false).into_iter().map(Word::from))
+}
+
+/// The words of a sentence without the blanks.
+pub(crate) fn words(text: &str) -> impl Iterator<Item = &str> {
+    split(text, false).into_iter().map(str::trim).filter(|word| !word.is_empty())
+}
+
+/// What ends a quotation, and whether a backslash before it does not.
+#[derive(Clone, Copy)]
+struct Quotation {
+    end: char,
+    has_escapes: bool,
+}
+
+fn split(line: &str, is_command: bool) -> Vec<&str> {
+    let mut words = Vec::new();
+    let (mut start, mut before) = (0, ' ');
+    let mut quotation: Option<Quotation> = None;
+    let mut is_escaped = false;
+    for (at, current) in line.char_indices() {
+        let rest = line.get(at + current.len_utf8()..).unwrap_or_default();
+        if quotation.is_none() && current != ' ' && before == ' ' && at > start {
+            words.push(line.get(start..at).unwrap_or_default());
+            start = at;
+        }
+        match quotation {
+            _ if is_escaped => is_escaped = false,
+            Some(Quotation { has_escapes: true, .. }) if current == '\\' => is_escaped = true,
+            Some(Quotation { end, .. }) if current == end => quotation = None,
+            Some(_) => {}
+            None if is_command => match current {
+                '\\' => is_escaped = true,
+                '\'' => quotation = Some(Quotation { end: '\'', has_escapes: before == '$' }),
+                '"' => quotation = Some(Quotation { end: '"', has_escapes: true }),
+                _ => {}
+            },
+            // Without an end it is a mark like any other, such as an apostrophe.
+            None if current == '`' && rest.contains('`') => {
+                quotation = Some(Quotation { end: '`', has_escapes: false });
+            }
+            None if current == '\'' && before == ' ' && ends_as_quotation(rest) => {
+                quotation = Some(Quotation { end: '\'', has_escapes: false });
+            }
+            None => {}
+        }
+        before = if quotation.is_none() { current } else { '\0' };
+    }
+    words.extend(line.get(start..).filter(|word| !word.is_empty()));
+    words
+}
+
+/// Whether the next apostrophe ends a word.
+fn ends_as_quotation(rest: &str) -> bool {
+    let end = rest.split_once('\'').map(|(_, behind)| behind.chars().next());
+    end.is_some_and(|next| next.is_none_or(|next| !next.is_alphanumeric()))
 }
 
 #[cfg(test)]
@@ -60,6 +130,18 @@ mod tests {
     fn a_wrapped_command_can_be_copied() {
         let text = "  ctxhost fetch session.jsonl 0123abcd\n";
         assert_eq!(wrap(text, 32), "  ctxhost fetch session.jsonl \\\n    0123abcd\n");
+    }
+
+    #[test]
+    fn a_command_breaks_between_its_arguments_only() {
+        let text = "  ctxhost diff 'a folder/my notes' b\\ c $'caf\\' e' 'it'\\'' is'\n";
+        let expected = "  ctxhost diff \\\n    'a folder/my notes' \\\n    b\\ c \\\n    $'caf\\' e' \\\n    'it'\\'' is'\n";
+        assert_eq!(wrap(text, 20), expected);
+        let prose = "it's one; run `ctxhost fsck 'my notes'` or cd 'my notes' && don't stop\n";
+        let expected =
+            "it's one; run\n  `ctxhost fsck 'my notes'`\n  or cd 'my notes'\n  && don't stop\n";
+        assert_eq!(wrap(prose, 18), expected);
+        assert_eq!(wrap("an `open mark of a text\n", 12), "an `open\n  mark of a\n  text\n");
     }
 
     #[test]
