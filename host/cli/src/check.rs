@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::duration::{format_duration, parse_duration};
 use super::error::CliError;
 use super::output::Output;
+use super::output_file::write_whole;
 use super::render::format::format_count;
 use super::session_arg::shell_quote;
 use ctxhost_check::{
@@ -179,8 +180,7 @@ fn group_lines(group: &GroupReport) -> String {
 fn write_report(report: &CheckReport) -> Result<bool, CliError> {
     if report.complete {
         // Only a full run: a report of some groups would certify what was not tested.
-        std::fs::write(REPORT_FILE, report.to_json())
-            .map_err(|error| CliError::internal(format!("cannot write {REPORT_FILE}: {error}")))?;
+        write_whole(Path::new(REPORT_FILE), report.to_json().as_bytes())?;
     }
     Ok(report.complete)
 }

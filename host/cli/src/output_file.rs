@@ -1,9 +1,10 @@
 //! The file that `--report` or `--out` names, which never replaces an input of the command.
 
-use std::io::Read as _;
+use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
 use super::error::CliError;
+use ctxhost_files::{FileAccess, replace_file};
 use ctxhost_platform::files::path_identity;
 
 /// The start of every page that is written.
@@ -47,10 +48,29 @@ impl OutputFile {
     }
 
     pub(super) fn write(&self, bytes: &[u8]) -> Result<(), CliError> {
-        std::fs::write(&self.path, bytes).map_err(|error| {
-            CliError::internal(format!("cannot write {}: {error}", self.path.display()))
-        })
+        write_whole(&self.path, bytes)
     }
+}
+
+/// Writes a file that did not exist or is replaced as a whole: what fails leaves the old one.
+pub(super) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), CliError> {
+    let is_link = path.symlink_metadata().is_ok_and(|metadata| metadata.is_symlink());
+    let is_special = path.metadata().is_ok_and(|metadata| !metadata.is_file());
+    // A link stays, and a device or a pipe is written to.
+    let target = if is_link { path.canonicalize().ok() } else { Some(path.to_owned()) };
+    let Some(target) = target.filter(|_| !is_special) else { return write_in_place(path, bytes) };
+    match replace_file(&target, bytes, FileAccess::Inherited) {
+        // The file may be writable in a folder that is not.
+        Err(error) if error.source.kind() == ErrorKind::PermissionDenied && target.exists() => {
+            write_in_place(path, bytes)
+        }
+        written => written.map_err(|error| CliError::internal(error.to_string())),
+    }
+}
+
+fn write_in_place(path: &Path, bytes: &[u8]) -> Result<(), CliError> {
+    std::fs::write(path, bytes)
+        .map_err(|error| CliError::internal(format!("cannot write {}: {error}", path.display())))
 }
 
 /// Whether a file is empty or starts like a page.
@@ -86,5 +106,23 @@ mod tests {
         }
         assert_eq!(std::fs::read(&other).unwrap(), b"a page");
         assert_eq!(std::fs::read(&input).unwrap(), b"a session");
+    }
+
+    #[test]
+    fn a_page_is_replaced_as_a_whole_or_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let page = folder.path().join("page.html");
+        std::fs::write(&page, "the old page").unwrap();
+        let kept = std::fs::File::open(&page).unwrap();
+        write_whole(&page, b"a new page").unwrap();
+        // The old file was not touched, so a failed write could not have emptied it.
+        assert_eq!(std::io::read_to_string(kept).unwrap(), "the old page");
+        let link = folder.path().join("link.html");
+        std::os::unix::fs::symlink(&page, &link).unwrap();
+        write_whole(&link, b"by the link").unwrap();
+        assert!(link.is_symlink());
+        assert_eq!(std::fs::read_to_string(&page).unwrap(), "by the link");
+        let names = std::fs::read_dir(folder.path()).unwrap().count();
+        assert_eq!(names, 2, "no file is left beside it");
     }
 }
