@@ -66,7 +66,7 @@ use ctxhost_config::ignored_variables;
 use ctxhost_engine_api::border::EngineMetadata;
 
 use self::error::CliError;
-use self::output::Output;
+use self::output::{Output, name_stdout};
 
 /// Version of the program and of the engine ABI. Any engine of the same ABI major can be loaded.
 static VERSION: LazyLock<String> = LazyLock::new(|| {
@@ -216,8 +216,7 @@ fn report_usage(error: &clap::Error) -> ExitCode {
         let printed = error.print().and_then(|()| std::io::stdout().flush());
         return match printed {
             Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-                CliError::internal(format!("cannot write to standard output: {error}"))
-                    .report(&mut output)
+                CliError::from(name_stdout(error)).report(&mut output)
             }
             _ => ExitCode::SUCCESS,
         };

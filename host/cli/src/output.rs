@@ -110,8 +110,13 @@ pub(super) fn write_stdout(bytes: &[u8]) -> std::io::Result<()> {
     match written {
         // `ctxhost ... | head` closes the pipe early, which is not a failure.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        other => other,
+        other => other.map_err(name_stdout),
     }
+}
+
+/// The error of a write to standard output with what could not be written.
+pub(super) fn name_stdout(error: std::io::Error) -> std::io::Error {
+    std::io::Error::new(error.kind(), format!("cannot write to standard output: {error}"))
 }
 
 /// Width at which text is wrapped: that of the terminal, else the variable COLUMNS. Without either,
