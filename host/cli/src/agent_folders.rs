@@ -6,6 +6,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
+use super::doctor::UnreadableFile;
 use super::doctor::session_part::{has_name_of_part, is_of_sub_agent};
 use super::error::CliError;
 use super::output::Output;
@@ -48,7 +49,17 @@ pub(super) struct FoundSession {
     pub(super) bytes: u64,
 }
 
-/// The folders of all known agents for these variables. They may not exist.
+/// The sessions of agents, and what could not be listed.
+#[derive(Debug, Default)]
+pub(super) struct AgentSessions {
+    /// The sessions, each with its agent.
+    pub(super) sessions: Vec<(&'static str, FoundSession)>,
+    /// The folders and files that exist and cannot be read.
+    pub(super) unreadable: Vec<UnreadableFile>,
+}
+
+/// The folders of all known agents for these variables. They may not exist. Without a home folder only those that a
+/// variable names: a relative path would be one below the current folder.
 pub(super) fn agent_folders(variable: impl Fn(&str) -> Option<OsString>) -> Vec<AgentFolder> {
     let path = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let home = path("HOME").unwrap_or_default();
@@ -56,7 +67,7 @@ pub(super) fn agent_folders(variable: impl Fn(&str) -> Option<OsString>) -> Vec<
     let data = path("XDG_DATA_HOME").unwrap_or_else(|| home.join(".local/share"));
     let or_default = |name: &str, default: &[PathBuf]| match path(name) {
         Some(path) => vec![path],
-        None => default.to_vec(),
+        None => default.iter().filter(|path| path.is_absolute()).cloned().collect(),
     };
     let mut folders = Vec::new();
     let mut add = |agent, roots: Vec<PathBuf>, below: &str, layout| {
@@ -75,8 +86,9 @@ pub(super) fn agent_folders(variable: impl Fn(&str) -> Option<OsString>) -> Vec<
     let openclaw = or_default("OPENCLAW_STATE_DIR", &openclaw);
     add("openclaw", openclaw.clone(), "agents", &["*", "sessions", ".jsonl"]);
     add("openclaw", openclaw, "agents", &["*", "agent", ".sqlite"]);
-    add("opencode", vec![data.clone()], "opencode", &[".db"]);
-    add("opencode", vec![data], "opencode/storage/session", &["*", ".json"]);
+    let data: Vec<PathBuf> = Some(data).filter(|path| path.is_absolute()).into_iter().collect();
+    add("opencode", data.clone(), "opencode", &[".db"]);
+    add("opencode", data, "opencode/storage/session", &["*", ".json"]);
     let gemini = or_default("GEMINI_CLI_HOME", &[home]);
     add("gemini-cli", gemini, ".gemini/tmp", &["*", "chats", ".jsonl", ".json"]);
     add("ctxhost", vec![state_folder()], "sessions", &["*", ".jsonl"]);
@@ -85,18 +97,22 @@ pub(super) fn agent_folders(variable: impl Fn(&str) -> Option<OsString>) -> Vec<
 }
 
 /// The sessions of the folders, each with its agent, without those of sub-agents.
-pub(super) fn list_sessions(folders: &[AgentFolder]) -> Vec<(&'static str, FoundSession)> {
-    let mut sessions = list_all(folders);
-    sessions.retain(|(agent, session)| !is_of_sub_agent(agent, &session.path));
-    sessions
+pub(super) fn list_sessions(folders: &[AgentFolder]) -> AgentSessions {
+    let mut found = list_all(folders);
+    found.sessions.retain(|(agent, session)| !is_of_sub_agent(agent, &session.path));
+    found
 }
 
 /// The sessions of the folders, each with its agent.
-fn list_all(folders: &[AgentFolder]) -> Vec<(&'static str, FoundSession)> {
-    let listed = folders
-        .iter()
-        .flat_map(|folder| folder.list().into_iter().map(|session| (folder.agent, session)));
-    let mut sessions: Vec<_> = listed.collect();
+fn list_all(folders: &[AgentFolder]) -> AgentSessions {
+    let mut all = AgentSessions::default();
+    for folder in folders {
+        folder.add_to(&mut all);
+    }
+    let AgentSessions { mut sessions, mut unreadable } = all;
+    // OpenClaw has two layouts in one folder.
+    let mut seen = HashSet::new();
+    unreadable.retain(|file| seen.insert(file.path.clone()));
     // opencode and OpenClaw copied older sessions from files to their databases.
     let copied: HashSet<(&str, String)> = sessions
         .iter()
@@ -106,12 +122,16 @@ fn list_all(folders: &[AgentFolder]) -> Vec<(&'static str, FoundSession)> {
     sessions.retain(|(agent, session)| {
         session.is_in_database() || !copied.contains(&(*agent, stem(&session.path)))
     });
-    sessions
+    AgentSessions { sessions, unreadable }
 }
 
 /// The folders of this machine's agents.
 pub(super) fn own_agent_folders() -> Vec<AgentFolder> {
-    agent_folders(|name| std::env::var_os(name))
+    agent_folders(|name| match name {
+        // Without the variable the home folder of the account, as for the state folder.
+        "HOME" => std::env::home_dir().map(PathBuf::into_os_string),
+        _ => std::env::var_os(name),
+    })
 }
 
 impl FoundSession {
@@ -146,36 +166,56 @@ pub(super) fn sessions_of_file(path: PathBuf) -> Vec<FoundSession> {
 impl AgentFolder {
     /// The sessions in it, in no order; empty if there is no folder. Links are not followed.
     pub(super) fn list(&self) -> Vec<FoundSession> {
-        let mut found = Vec::new();
-        let mut entries = 0;
-        add_files(&self.path, self.layout, &mut entries, &mut found);
-        found
+        let mut found = AgentSessions::default();
+        self.add_to(&mut found);
+        found.sessions.into_iter().map(|(_, session)| session).collect()
     }
-}
 
-fn add_files(folder: &Path, layout: &[&str], entries: &mut usize, found: &mut Vec<FoundSession>) {
-    let Ok(listed) = std::fs::read_dir(folder) else { return };
-    let is_last = layout.first().is_some_and(|name| name.starts_with('.'));
-    for entry in listed.flatten() {
-        *entries += 1;
-        if *entries > MAX_ENTRIES {
-            return;
-        }
-        let Ok(kind) = entry.file_type() else { continue };
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if is_last {
-            // The files of Claude Code's sub-agents and of OpenClaw's copies are beside their session.
-            let is_session =
-                !has_name_of_part(&name) && layout.iter().any(|ending| name.ends_with(ending));
-            if kind.is_file() && is_session {
-                found.extend(sessions_of_file(entry.path()));
+    fn add_to(&self, found: &mut AgentSessions) {
+        self.add_files(&self.path, self.layout, &mut 0, found);
+    }
+
+    fn add_files(
+        &self,
+        folder: &Path,
+        layout: &[&str],
+        entries: &mut usize,
+        found: &mut AgentSessions,
+    ) {
+        let listed = match std::fs::read_dir(folder) {
+            Ok(listed) => listed,
+            Err(error) => return found.unreadable.extend(UnreadableFile::new(folder, &error)),
+        };
+        let is_last = layout.first().is_some_and(|name| name.starts_with('.'));
+        for entry in listed.flatten() {
+            *entries += 1;
+            if *entries > MAX_ENTRIES {
+                return;
             }
-        } else if let Some((expected, rest)) = layout.split_first()
-            && kind.is_dir()
-            && (*expected == "*" || *expected == name)
-        {
-            add_files(&entry.path(), rest, entries, found);
+            let Ok(kind) = entry.file_type() else { continue };
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if is_last {
+                // The files of Claude Code's sub-agents and of OpenClaw's copies are beside their session.
+                let is_session =
+                    !has_name_of_part(&name) && layout.iter().any(|ending| name.ends_with(ending));
+                if kind.is_file() && is_session {
+                    self.add_file(entry.path(), found);
+                }
+            } else if let Some((expected, rest)) = layout.split_first()
+                && kind.is_dir()
+                && (*expected == "*" || *expected == name)
+            {
+                self.add_files(&entry.path(), rest, entries, found);
+            }
         }
+    }
+
+    fn add_file(&self, path: PathBuf, found: &mut AgentSessions) {
+        // A folder may be listed while its files cannot be read.
+        if let Err(error) = path.metadata() {
+            return found.unreadable.extend(UnreadableFile::new(&path, &error));
+        }
+        found.sessions.extend(sessions_of_file(path).into_iter().map(|it| (self.agent, it)));
     }
 }
 
@@ -220,7 +260,16 @@ fn can_be_id(text: &str) -> bool {
 
 /// The file of a session on the command line: a path, or the id that `ctxhost doctor` prints.
 pub(super) fn resolve_session(named: &Path) -> Result<PathBuf, CliError> {
-    resolve_in(named, || list_all(&own_agent_folders()))
+    let mut unreadable = Vec::new();
+    let resolved = resolve_in(named, || {
+        let found = list_all(&own_agent_folders());
+        unreadable = found.unreadable;
+        found.sessions
+    });
+    // The session may be in one of them.
+    resolved.map_err(|error| {
+        unreadable.iter().map(UnreadableFile::describe).fold(error, CliError::hint)
+    })
 }
 
 /// [`resolve_session`] among the sessions that `list` returns.
@@ -318,147 +367,4 @@ pub(super) fn line_numbers(recorded: &ImportedSession) -> LineNumbers {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn folders(variables: &[(&str, &str)]) -> Vec<String> {
-        let find = |name: &str| {
-            let found = variables.iter().find(|(known, _)| *known == name);
-            found.map(|(_, value)| OsString::from(value))
-        };
-        let all = agent_folders(find).into_iter().filter(|folder| folder.agent != "ctxhost");
-        all.map(|folder| format!("{} {}", folder.agent, folder.path.display())).collect()
-    }
-
-    #[test]
-    fn each_agent_has_its_folder() {
-        assert_eq!(
-            folders(&[("HOME", "/h")]),
-            [
-                "claude-code /h/.claude/projects",
-                "claude-code /h/.config/claude/projects",
-                "codex /h/.codex/sessions",
-                "codex /h/.codex/archived_sessions",
-                "pi /h/.pi/agent/sessions",
-                "openclaw /h/.openclaw/agents",
-                "openclaw /h/.clawdbot/agents",
-                "openclaw /h/.moltbot/agents",
-                "openclaw /h/.openclaw/agents",
-                "openclaw /h/.clawdbot/agents",
-                "openclaw /h/.moltbot/agents",
-                "opencode /h/.local/share/opencode",
-                "opencode /h/.local/share/opencode/storage/session",
-                "gemini-cli /h/.gemini/tmp",
-            ]
-        );
-        let moved = folders(&[
-            ("HOME", "/h"),
-            ("CODEX_HOME", "/x"),
-            ("CLAUDE_CONFIG_DIR", "/c"),
-            ("XDG_DATA_HOME", "/d"),
-        ]);
-        for expected in
-            ["claude-code /c/projects", "codex /x/sessions", "opencode /d/opencode/storage/session"]
-        {
-            assert!(moved.iter().any(|folder| folder == expected), "{expected}: {moved:?}");
-        }
-    }
-
-    #[test]
-    fn ids_are_as_long_as_it_takes() {
-        let paths =
-            ["/a/11-22223333.jsonl", "/b/44-22223333.jsonl", "/c/short.jsonl"].map(PathBuf::from);
-        let ids = paths.each_ref().map(|path| short_id(path, &paths));
-        assert_eq!(ids, ["1-22223333", "4-22223333", "short"]);
-        assert_eq!(short_id(&paths[0], &paths[..1]), "22223333");
-        let copies = ["/a/11-22223333.jsonl", "/b/11-22223333.jsonl"].map(PathBuf::from);
-        assert_eq!(
-            short_id(&copies[1], &copies),
-            "/b/11-22223333.jsonl",
-            "no command would find it"
-        );
-        let odd = Path::new("/d/two words.jsonl");
-        assert_eq!(short_id(odd, &paths), "/d/two words.jsonl", "no argument that is an id");
-    }
-
-    #[test]
-    fn a_session_is_named_by_either_end_of_its_id() {
-        let first = "/c/rollout-2026-11-20T10-00-00-019aa1b2-0000-7000-8000-00000000abcd.jsonl";
-        let second = "/c/rollout-2026-11-21T10-00-00-019aa1ff-0000-7000-8000-00000000beef.jsonl";
-        let found = || {
-            let session = |path: &str| FoundSession { path: path.into(), changed_ms: 0, bytes: 0 };
-            vec![("codex", session(first)), ("codex", session(second))]
-        };
-        let resolve = |text: &str| resolve_in(Path::new(text), found).map_err(|e| e.to_string());
-        for text in
-            ["0000abcd", "019aa1b2", "rollout-2026-11-20", "019aa1b2-0000-7000-8000-00000000abcd"]
-        {
-            assert_eq!(resolve(text), Ok(first.into()), "{text}");
-        }
-        let several = resolve("019aa1").unwrap_err();
-        assert!(several.contains("2 sessions have an id that begins with 019aa1"), "{several}");
-        assert!(several.contains(first) && several.contains(second), "{several}");
-        for text in ["019aa2b2", "no/session.jsonl", "session.jsonl"] {
-            let missing = resolve(text).unwrap_err();
-            assert!(missing.contains(&format!("no file {text}")), "{missing}");
-            assert!(missing.contains("`ctxhost doctor` lists the sessions"), "{missing}");
-        }
-    }
-
-    #[test]
-    fn files_of_sub_agents_and_links_are_left_out() {
-        let folder = tempfile::tempdir().unwrap();
-        let project = folder.path().join("p");
-        std::fs::create_dir(&project).unwrap();
-        let beside = ["one.checkpoint.1-2.jsonl", "one.trajectory.jsonl"];
-        for name in ["one.jsonl", "agent-two.jsonl", "notes.txt"].into_iter().chain(beside) {
-            std::fs::write(project.join(name), "").unwrap();
-        }
-        std::os::unix::fs::symlink(&project, folder.path().join("q")).unwrap();
-        let claude = AgentFolder {
-            agent: "claude-code",
-            path: folder.path().into(),
-            layout: &["*", ".jsonl"],
-        };
-        let found: Vec<PathBuf> = claude.list().into_iter().map(|session| session.path).collect();
-        assert_eq!(found, [project.join("one.jsonl")]);
-    }
-
-    #[test]
-    fn sessions_of_sub_agents_are_named_by_their_id_only() {
-        let folder = tempfile::tempdir().unwrap();
-        for (name, source) in [("a", r#""cli""#), ("b", r#"{"subagent":"review"}"#)] {
-            let text =
-                format!(r#"{{"type":"session_meta","payload":{{"id":"a","source":{source}}}}}"#);
-            std::fs::write(folder.path().join(format!("{name}-0001.jsonl")), text).unwrap();
-        }
-        let codex = AgentFolder { agent: "codex", path: folder.path().into(), layout: &[".jsonl"] };
-        let (own, other) = (folder.path().join("a-0001.jsonl"), folder.path().join("b-0001.jsonl"));
-        let listed = list_sessions(std::slice::from_ref(&codex));
-        let listed: Vec<PathBuf> = listed.into_iter().map(|(_, session)| session.path).collect();
-        assert_eq!(listed, std::slice::from_ref(&own));
-        let mut found = list_all(&[codex]);
-        assert_eq!(without_sub_agents(found.clone()), [own]);
-        found.retain(|(_, session)| session.path == other);
-        assert_eq!(without_sub_agents(found), [other]);
-    }
-
-    #[test]
-    fn sessions_in_a_database_replace_their_files() {
-        let folder = tempfile::tempdir().unwrap();
-        let sessions = folder.path().join("main/sessions");
-        std::fs::create_dir_all(&sessions).unwrap();
-        let database = folder.path().join("main/agent/openclaw-agent.sqlite");
-        std::fs::create_dir_all(database.parent().unwrap()).unwrap();
-        std::fs::write(sessions.join("s.jsonl"), "").unwrap();
-        std::fs::write(&database, "no database").unwrap();
-        let folders = [&["*", "sessions", ".jsonl"][..], &["*", "agent", ".sqlite"]]
-            .map(|layout| AgentFolder { agent: "openclaw", path: folder.path().into(), layout });
-        let paths: Vec<PathBuf> =
-            list_sessions(&folders).into_iter().map(|(_, session)| session.path).collect();
-        assert_eq!(paths, [sessions.join("s.jsonl"), database.clone()], "it cannot be read");
-        let session = |path: PathBuf| FoundSession { path, changed_ms: 0, bytes: 0 };
-        assert!(session(database.join("s")).is_in_database());
-        assert!(!session(database).is_in_database());
-    }
-}
+mod tests;

@@ -9,7 +9,7 @@ mod stub;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::builder::NonEmptyStringValueParser;
+use clap::builder::{NonEmptyStringValueParser, RangedU64ValueParser};
 use serde::Serialize;
 
 use self::find::FoundSessions;
@@ -22,6 +22,7 @@ use super::config::load_config;
 use super::error::CliError;
 use super::output::Output;
 use super::render;
+use super::render::format::one_line;
 use ctxhost_config::EmbedderSettings;
 
 /// Default number of sessions that are read: about two weeks of work, in about ten seconds.
@@ -45,7 +46,12 @@ pub(super) struct DoctorArgs {
     #[arg(long)]
     yes: bool,
     /// Sessions to read, newest first.
-    #[arg(long, value_name = "N", default_value_t = SESSIONS)]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = SESSIONS,
+        value_parser = RangedU64ValueParser::<usize>::new().range(1..)
+    )]
     limit: usize,
     /// Engines to compare with, by id or library path.
     #[arg(
@@ -85,17 +91,35 @@ pub(super) struct DoctorReport {
     /// Whether the folders of agents may be read with `--yes` and were not.
     #[serde(skip)]
     pub(super) is_denied: bool,
+    /// The number of sessions to read.
+    #[serde(skip)]
+    pub(super) limit: usize,
     /// The time of the report, in milliseconds since 1970.
     #[serde(skip)]
     pub(super) now_ms: i64,
 }
 
-/// A file that cannot be read.
+/// A file or folder that cannot be read.
 #[derive(Debug, Serialize)]
 pub(super) struct UnreadableFile {
     #[serde(serialize_with = "super::json_path::serialize")]
     pub(super) path: PathBuf,
     pub(super) reason: String,
+}
+
+impl UnreadableFile {
+    /// `None` for one that does not exist.
+    pub(super) fn new(path: &Path, error: &std::io::Error) -> Option<UnreadableFile> {
+        let is_missing = error.kind() == std::io::ErrorKind::NotFound;
+        let (path, reason) = (path.to_owned(), error.to_string());
+        (!is_missing).then_some(UnreadableFile { path, reason })
+    }
+
+    /// `PATH cannot be read: REASON`.
+    pub(super) fn describe(&self) -> String {
+        let path = one_line(&render::doctor::short_path(&self.path));
+        format!("{path} cannot be read: {}", one_line(&self.reason))
+    }
 }
 
 impl DoctorArgs {
@@ -114,7 +138,8 @@ impl DoctorArgs {
             whole: Vec::new(),
             searched: found.searched,
             left_out: found.left_out,
-            unreadable: Vec::new(),
+            unreadable: found.unreadable,
+            limit: self.limit,
             is_denied: permission == Permission::Denied,
             now_ms: now_ms(),
         };

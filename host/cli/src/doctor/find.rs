@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::super::agent_folders::{
-    AgentFolder, FoundSession, list_sessions, sessions_of_file, short_id,
+    AgentFolder, AgentSessions, FoundSession, list_sessions, sessions_of_file, short_id,
 };
 use super::super::output::Output;
 use super::super::render::format::one_line;
+use super::UnreadableFile;
 use super::measure::UnreadSession;
 use super::session_part::{
     has_name_of_part, is_beside_session, is_codex_sub_agent, is_opencode_sub_agent, lines_head,
@@ -33,6 +34,8 @@ const SKIPPED: [&str; 3] = ["node_modules", "target", "__pycache__"];
 /// The sessions to read, newest first.
 pub(super) struct FoundSessions {
     pub(super) sessions: Vec<SessionToRead>,
+    /// Folders, and files of agents, that cannot be read.
+    pub(super) unreadable: Vec<UnreadableFile>,
     pub(super) left_out: LeftOut,
     pub(super) searched: Vec<PathBuf>,
 }
@@ -42,6 +45,8 @@ pub(super) struct SessionToRead {
     pub(super) path: PathBuf,
     /// What to write on a command line: a short id, or the path.
     pub(super) name: String,
+    /// The same with all bytes of a path.
+    pub(super) argument: PathBuf,
     /// The agent, if it is in the folder of one.
     pub(super) agent: Option<&'static str>,
     /// When it was last modified, in milliseconds since 1970.
@@ -85,12 +90,14 @@ struct Candidate {
 
 /// The sessions of the current folder and of the folders of agents.
 pub(super) fn find_in_folders(here: &Path, folders: &[AgentFolder], limit: usize) -> FoundSessions {
-    let sessions = list_sessions(folders).into_iter();
+    let AgentSessions { sessions, mut unreadable } = list_sessions(folders);
+    let sessions = sessions.into_iter();
     let mut candidates: Vec<Candidate> = sessions
         .map(|(agent, session)| Candidate { session, agent: Some(agent), is_named: false })
         .collect();
     let mut search = FolderSearch::new(MAX_DEPTH_HERE);
     search.add(here, 0);
+    unreadable.append(&mut search.unreadable);
     let is_known = |path: &Path| folders.iter().any(|folder| path.starts_with(&folder.path));
     let here_found = search.found.into_iter().filter(|session| !is_known(&session.path));
     candidates.extend(here_found.map(|session| {
@@ -105,13 +112,14 @@ pub(super) fn find_in_folders(here: &Path, folders: &[AgentFolder], limit: usize
             searched.push(folder.path.clone());
         }
     }
-    select(candidates, limit, LeftOut::default(), searched)
+    FoundSessions { unreadable, ..select(candidates, limit, LeftOut::default(), searched) }
 }
 
 /// The sessions of given files and folders.
 pub(super) fn find_in_paths(paths: &[PathBuf], limit: usize, output: &mut Output) -> FoundSessions {
     let mut candidates = Vec::new();
     let mut left_out = LeftOut::default();
+    let mut unreadable = Vec::new();
     for path in paths {
         let is_readable = if path.is_dir() {
             std::fs::read_dir(path).map(drop)
@@ -130,10 +138,11 @@ pub(super) fn find_in_paths(paths: &[PathBuf], limit: usize, output: &mut Output
         } else {
             search.add(path, 0);
         }
+        unreadable.append(&mut search.unreadable);
         let found = search.found.into_iter();
         candidates.extend(found.map(|session| Candidate { session, agent: None, is_named }));
     }
-    select(candidates, limit, left_out, paths.to_vec())
+    FoundSessions { unreadable, ..select(candidates, limit, left_out, paths.to_vec()) }
 }
 
 /// The newest sessions within the limits, each with its name on a command line.
@@ -161,13 +170,13 @@ fn select(
     candidates.truncate(limit);
     let sessions = candidates.into_iter().map(|candidate| {
         let Candidate { session: FoundSession { path, changed_ms, .. }, agent, .. } = candidate;
-        let name = match agent {
-            Some(_) => short_id(&path, &paths),
-            None => path.display().to_string(),
-        };
-        SessionToRead { path, name, agent, changed_ms }
+        let shown = path.display().to_string();
+        let id = agent.map(|_| short_id(&path, &paths)).filter(|id| *id != shown);
+        let argument = id.as_ref().map_or_else(|| path.clone(), PathBuf::from);
+        let name = id.unwrap_or(shown);
+        SessionToRead { path, name, argument, agent, changed_ms }
     });
-    FoundSessions { sessions: sessions.collect(), left_out, searched }
+    FoundSessions { sessions: sessions.collect(), unreadable: Vec::new(), left_out, searched }
 }
 
 /// The path without links. A session in a database is named below it, as if that were a folder.
@@ -181,18 +190,35 @@ struct FolderSearch {
     depth: usize,
     entries: usize,
     found: Vec<FoundSession>,
-    /// Whether files that may be sessions and cannot be read are among those found.
+    /// Whether files that may be sessions and cannot be read are among those found, and folders named.
     has_unreadable: bool,
+    /// Folders that cannot be read.
+    unreadable: Vec<UnreadableFile>,
 }
 
 impl FolderSearch {
     fn new(depth: usize) -> FolderSearch {
-        FolderSearch { depth, entries: 0, found: Vec::new(), has_unreadable: false }
+        FolderSearch {
+            depth,
+            entries: 0,
+            found: Vec::new(),
+            has_unreadable: false,
+            unreadable: Vec::new(),
+        }
     }
 
     /// Adds the sessions of a folder. Links are not followed.
     fn add(&mut self, folder: &Path, depth: usize) {
-        let Ok(listed) = std::fs::read_dir(folder) else { return };
+        let listed = match std::fs::read_dir(folder) {
+            Ok(listed) => listed,
+            Err(error) => {
+                // Below the current folder, such as `/`, may be folders of other users.
+                if self.has_unreadable || depth == 0 {
+                    self.unreadable.extend(UnreadableFile::new(folder, &error));
+                }
+                return;
+            }
+        };
         let mut paths: Vec<PathBuf> = listed.flatten().map(|entry| entry.path()).collect();
         // In a fixed order, because the number of entries is limited.
         paths.sort();

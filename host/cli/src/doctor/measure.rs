@@ -2,7 +2,7 @@
 
 use std::cmp::{Ordering, Reverse};
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
@@ -33,6 +33,9 @@ const MAX_REPLAYED_ENTRIES: u64 = 20_000;
 pub(in super::super) struct SessionMeasure {
     /// What to write on a command line: a short id, or the path.
     pub(in super::super) name: String,
+    /// The same with all bytes of a path.
+    #[serde(skip)]
+    pub(in super::super) argument: PathBuf,
     /// The file.
     pub(in super::super) path: String,
     /// The agent that wrote it.
@@ -127,6 +130,7 @@ pub(super) fn measure_session(
     let agent = session.agent.unwrap_or(recorded.format.as_str());
     Ok(MeasuredFile::Session(Box::new(SessionMeasure {
         name: session.name.clone(),
+        argument: session.argument.clone(),
         path: session.path.display().to_string(),
         agent: agent.to_owned(),
         cwd: recorded.session.header().cwd().to_owned(),

@@ -5,11 +5,13 @@ use std::path::Path;
 use super::format::{DASH, format_count, group_digits, one_line};
 use super::grid::{Grid, GridColumn};
 use super::style::{TextStyle, Tone};
+use super::wrap::words;
 use crate::doctor::measure::{EngineComparison, SessionMeasure, names};
-use crate::doctor::{DoctorReport, SESSIONS};
+use crate::doctor::{DoctorReport, UnreadableFile};
 use crate::session_arg::shell_quote;
 use ctxhost_history::{LostText, SessionLoss};
 use ctxhost_retention::{Category, CategoryShare};
+use textwrap::core::display_width;
 
 /// Columns of the report.
 const WIDTH: usize = 80;
@@ -92,7 +94,7 @@ fn render_session(
         text += &format!("   {lines} skipped\n");
     }
     // A path may be longer than a line, and must stay whole to be pasted.
-    text + &format!("   ctxhost diff {}\n", shell_quote(Path::new(&session.name)))
+    text + &format!("   ctxhost diff {}\n", shell_quote(&session.argument))
 }
 
 /// `3 compactions; 14 of your 22 requests and 31 of 60 paths and identifiers are gone; …`
@@ -191,7 +193,10 @@ fn compaction_table(loss: &SessionLoss, style: TextStyle) -> String {
             Tone::Plain,
         );
     }
-    let table = grid.render(style);
+    let indent = 3;
+    let width = style.width.map_or(WIDTH, usize::from).min(WIDTH).saturating_sub(indent);
+    let width = u16::try_from(width).ok();
+    let table = grid.render_or_transpose(TextStyle { width, ..style });
     let mut text: String = table.lines().map(|line| format!("   {}\n", line.trim_end())).collect();
     if skipped > 0 {
         let earlier = format_count(skipped as u64, "earlier compaction");
@@ -238,13 +243,12 @@ fn left_out(report: &DoctorReport) -> Option<String> {
     };
     let sessions =
         |count: usize, kind: &str| format_count(count as u64, &format!("{kind} session"));
-    let read = report.compacted.len() + report.whole.len();
     add(
         left_out.older,
         format!(
             "{} (--limit {} reads them)",
             sessions(left_out.older, "older"),
-            left_out.older + read.max(SESSIONS)
+            left_out.older + report.limit
         ),
     );
     add(left_out.large, format!("{} (--path FILE reads one)", sessions(left_out.large, "large")));
@@ -252,10 +256,7 @@ fn left_out(report: &DoctorReport) -> Option<String> {
     let files = format_count(left_out.unknown as u64, "file");
     add(left_out.unknown, format!("{files} of unknown format"));
     // A disk that fails makes many of them.
-    parts.extend(report.unreadable.iter().take(LISTED).map(|file| {
-        let path = one_line(&short_path(&file.path));
-        format!("{path} cannot be read: {}", one_line(&file.reason))
-    }));
+    parts.extend(report.unreadable.iter().take(LISTED).map(UnreadableFile::describe));
     let more = report.unreadable.len().saturating_sub(LISTED);
     parts.extend(
         (more > 0).then(|| format!("{} more that cannot be read", group_digits(more as u64))),
@@ -286,13 +287,13 @@ pub(crate) fn short_path(path: &Path) -> String {
     }
 }
 
-/// Wraps a text at blanks; `indent` begins each further line. A longer word keeps its line.
+/// Wraps a text between its words; `indent` begins each further line. A longer word keeps its line.
 fn wrap(text: &str, indent: &str) -> String {
     let begin: String = text.chars().take_while(|c| *c == ' ').collect();
     let (mut wrapped, mut line) = (String::new(), begin);
     let mut is_empty = true;
-    for word in text.split_whitespace() {
-        if !is_empty && line.chars().count() + 1 + word.chars().count() > WIDTH {
+    for word in words(text) {
+        if !is_empty && display_width(&line) + 1 + display_width(word) > WIDTH {
             wrapped += &format!("{line}\n");
             line = indent.to_owned();
             is_empty = true;
@@ -309,7 +310,10 @@ fn wrap(text: &str, indent: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::{LeftOut, UnreadableFile};
+    use ctxhost_history::CompactionLoss;
+    use ctxhost_retention::Shares;
+
+    use crate::doctor::LeftOut;
 
     #[test]
     fn ages_are_days_and_then_dates() {
@@ -334,12 +338,42 @@ mod tests {
             unreadable: (0..LISTED + 2).map(file).collect(),
             searched: Vec::new(),
             is_denied: false,
+            limit: 20,
             now_ms: 0,
         };
         let text = left_out(&report).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(text.contains("/srv/4.jsonl cannot be read: permission denied"), "{text}");
         assert!(text.ends_with("2 more that cannot be read"), "{text}");
         assert!(!text.contains("unknown"), "{text}");
+    }
+
+    #[test]
+    fn a_table_of_large_numbers_and_long_triggers_has_at_most_80_columns() {
+        let share = CategoryShare { kept: 0, total: 1_600 };
+        let retention = Shares { asks: share, paths: share, ..Shares::default() };
+        let compaction = |number: usize| CompactionLoss {
+            number,
+            trigger: "threshold".to_owned(),
+            time: "2026-11-30T10:00:00.000Z".to_owned(),
+            before_tokens: 1_131_273,
+            after_tokens: 111_255,
+            retention,
+            rebilled_tokens: Some(1_015_100),
+        };
+        for count in [1, 11] {
+            let loss = SessionLoss {
+                count,
+                compactions: (1..=count).map(compaction).collect(),
+                retention,
+                lost: Vec::new(),
+                newest: String::new(),
+            };
+            let style = TextStyle { width: Some(100), ..TextStyle::default() };
+            let text = compaction_table(&loss, style);
+            assert!(text.lines().all(|line| display_width(line) <= WIDTH), "{text}");
+            assert!(text.contains(&format!("@{count} threshold")), "{text}");
+            assert!(text.contains("1,600/1,600") && text.contains("1,015,100"), "{text}");
+        }
     }
 
     #[test]
