@@ -1,6 +1,7 @@
 //! The antecedent of a short request: what "yes, do that", "the second one" or "that port" refers to in the messages
 //! before it. Without it such a request decides nothing.
 
+mod holds;
 mod options;
 mod passages;
 mod reference;
@@ -56,6 +57,12 @@ impl Antecedent {
         if !is_message || is_hidden(request) || text.contains(QUOTE.trim_start()) {
             return None;
         }
+        let before = Antecedent::find_before(transcript, request, text);
+        before.or_else(|| holds::find_hold(transcript, request))
+    }
+
+    /// What it refers to in the last answer and in the outputs before it.
+    fn find_before(transcript: &Transcript, request: &Entry<'_>, text: &str) -> Option<Antecedent> {
         let reference = Reference::of(text);
         if reference == Reference::Nothing {
             return None;

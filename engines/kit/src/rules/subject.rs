@@ -389,7 +389,10 @@ mod tests {
                 "Désormais utilise le port 5433 pour la base.",
                 "Désormais utilise le port 9191 pour le site.",
             ],
-            ["From now on, always use tabs in module1.", "From now on, always use tabs in module2."],
+            [
+                "From now on, always use tabs in module1.",
+                "From now on, always use tabs in module2.",
+            ],
             [
                 "From now on, use the staging key for tenant 4711.",
                 "From now on, use the staging key for tenant 4712.",
@@ -418,15 +421,15 @@ mod tests {
             ],
             ["From now on use port 5433.", "From now on use port 5434."],
             ["From now on deploy to eu-1.", "From now on deploy to eu-2."],
-            [
-                "From now on keep the logs for 30 days.",
-                "From now on keep the logs for 60 days.",
-            ],
+            ["From now on keep the logs for 30 days.", "From now on keep the logs for 60 days."],
             [
                 "From now on use port 5433 for tenant 4711.",
                 "From now on use port 5434 for tenant 4711.",
             ],
-            ["Ab jetzt Port 5433 für die Tests verwenden.", "Ab jetzt Port 5434 für die Tests verwenden."],
+            [
+                "Ab jetzt Port 5433 für die Tests verwenden.",
+                "Ab jetzt Port 5434 für die Tests verwenden.",
+            ],
             ["I prefer window seats on trains.", "From now on book aisle seats on trains."],
             ["以后数据库用5433端口。", "以后数据库改用9191端口。"],
         ] {
