@@ -7,7 +7,8 @@ use ctxhost_engine_kit::calls::{has_failed, render_failure_line};
 use ctxhost_engine_kit::files::FileLedger;
 use ctxhost_engine_kit::rules::{parse_hint, parse_rule};
 use ctxhost_engine_kit::summary::{
-    ExcerptRole, SummaryOutline, earlier_summaries, extract_sections, merge_rules, message_excerpts,
+    ExcerptRole, SummaryOutline, earlier_summaries, extract_sections, merge_rules,
+    message_excerpts, with_later_changes,
 };
 use ctxhost_text::redact::redact;
 use ctxhost_text::truncate::{clip, one_line};
@@ -55,18 +56,27 @@ pub(crate) fn append_range(
     }
     let mut sections = extract_sections(&excerpts);
     let rules = std::mem::take(&mut sections.constraints);
-    change_rules(outline, rules, std::mem::take(&mut sections.hints));
+    add_rules(outline, rules, std::mem::take(&mut sections.hints));
     let new_sections = from_five_sections(sections)
         .with_lines(FILES, FileLedger::from_range(transcript, range.clone()).lines())
         .with_lines(ERRORS, errors(transcript, range));
     TEMPLATE.append(outline, &new_sections);
 }
 
-/// Adds rules and drops those that they or `hints` replace. The task, and what a model wrote beside it, stays.
-fn change_rules(outline: &mut SummaryOutline, rules: Vec<String>, hints: Vec<String>) {
-    if rules.is_empty() && hints.is_empty() {
-        return;
+/// Adds rules and drops those that they or `hints` replace.
+fn add_rules(outline: &mut SummaryOutline, rules: Vec<String>, hints: Vec<String>) {
+    if !rules.is_empty() || !hints.is_empty() {
+        change_rules(outline, |older| merge_rules(older, rules, hints));
     }
+}
+
+/// Changes the rules as messages behind the notes do.
+pub(crate) fn change_rules_by(outline: &mut SummaryOutline, later: &[String]) {
+    change_rules(outline, |rules| with_later_changes(rules, later.iter().map(String::as_str)));
+}
+
+/// Changes the rules. The task, and what a model wrote beside it, stays.
+fn change_rules(outline: &mut SummaryOutline, change: impl FnOnce(Vec<String>) -> Vec<String>) {
     let mut stated = outline.lines(REQUEST).to_vec();
     let behind_task = stated.split_off(stated.len().min(1));
     let (older, other): (Vec<String>, Vec<String>) = behind_task
@@ -74,8 +84,8 @@ fn change_rules(outline: &mut SummaryOutline, rules: Vec<String>, hints: Vec<Str
         .partition(|line| parse_rule(line).or_else(|| parse_hint(line)).is_some());
     stated.extend(other);
     outline.clear(REQUEST);
-    let lines = SummaryOutline::default()
-        .with_lines(REQUEST, stated.into_iter().chain(merge_rules(older, rules, hints)));
+    let lines =
+        SummaryOutline::default().with_lines(REQUEST, stated.into_iter().chain(change(older)));
     TEMPLATE.append(outline, &lines);
 }
 

@@ -8,6 +8,7 @@ use ctxhost_engine_kit::summariser::{
 };
 use ctxhost_engine_kit::summary::SummaryOutline;
 use ctxhost_text::injected_text::request_text;
+use ctxhost_text::redact::redact;
 
 use crate::layout::BoundaryLayout;
 use crate::sections::{self, MESSAGES, NEXT, TEMPLATE};
@@ -58,12 +59,16 @@ impl BoundarySummariser<'_> {
     }
 
     /// Refers to requests that the prompt has word for word: the folded ones in the ledger, and the
-    /// newest one, which is kept.
+    /// newest one, which is kept. Rules that a kept request replaces are dropped.
     fn refer_to_requests(&self, mut outline: SummaryOutline) -> SummaryOutline {
         if self.layout.ledger_limits.request_chars > 0 {
             outline.clear(MESSAGES);
             outline = outline.with_lines(MESSAGES, [IN_LEDGER.to_owned()]);
         }
+        let later = self.transcript.range(self.layout.tail..self.transcript.len() as u64);
+        let later = later.filter(|entry| entry.is_user_message());
+        let later = later.map(|entry| redact(&request_text(&entry)).into_owned());
+        notes::change_rules_by(&mut outline, &later.collect::<Vec<_>>());
         let newest = self.transcript.newest_user_message();
         let newest = newest.map(|entry| notes::request_line(&request_text(&entry)));
         let is_newest = |line: &String| newest.as_ref() == Some(line);

@@ -13,6 +13,7 @@
 mod entry_items;
 mod items;
 mod names;
+mod request_rules;
 mod requests;
 
 use std::collections::HashMap;
@@ -29,6 +30,7 @@ use ctxhost_text::redact::redact;
 
 use entry_items::{EntryItems, NameUse};
 use items::{LedgerItem, LedgerItems};
+use request_rules::RequestRules;
 
 /// Tags of the blocks; the next compaction parses them.
 const REQUESTS: &str = "user-requests";
@@ -110,12 +112,18 @@ pub struct LedgerReader<'t> {
     transcript: &'t Transcript,
     by_entry: HashMap<u64, EntryItems>,
     mentions: HashMap<u64, EntryMentions>,
+    rules: RequestRules,
 }
 
 impl<'t> LedgerReader<'t> {
     /// A reader that has read nothing yet.
     pub fn new(transcript: &'t Transcript) -> LedgerReader<'t> {
-        LedgerReader { transcript, by_entry: HashMap::new(), mentions: HashMap::new() }
+        LedgerReader {
+            transcript,
+            by_entry: HashMap::new(),
+            mentions: HashMap::new(),
+            rules: RequestRules::default(),
+        }
     }
 
     /// Collects the ledger of ranges in rising order, including the ledgers of earlier summaries.
@@ -147,6 +155,7 @@ impl<'t> LedgerReader<'t> {
                     .for_each(|item| ledger.requests.add(item.clone()));
             }
         }
+        self.rules.mark(&mut ledger.requests);
         ledger
     }
 }

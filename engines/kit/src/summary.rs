@@ -20,7 +20,7 @@ pub use excerpt::{
     ExcerptRole, MessageExcerpt, earlier_summaries, merge_earlier_summaries, message_excerpts,
 };
 pub use extract::{extract_sections, extract_sections_before};
-pub use merge::{merge, merge_rules};
+pub use merge::{merge, merge_rules, with_later_changes};
 pub use outline::{LineRetention, SectionSpec, SummaryOutline, SummaryTemplate};
 pub use requests::is_answered_line;
 pub use sections::{HEADINGS, SummarySections};

@@ -40,6 +40,8 @@ pub(super) struct LedgerItem {
     pub(super) author: NameAuthor,
     /// Of a request: what it holds.
     pub(super) request_kind: RequestKind,
+    /// Of a request: the place of the later one that replaces a rule of it, oldest first.
+    pub(super) replaced_by: Option<usize>,
 }
 
 /// Who states a name that needs its exact characters. Only the user can repeat what the user stated, and the model
@@ -179,6 +181,13 @@ impl LedgerItems {
     /// The lines, oldest first.
     pub(super) fn oldest_first(&self) -> Vec<&LedgerItem> {
         let mut items: Vec<&(u64, LedgerItem)> = self.by_key.values().collect();
+        items.sort_unstable_by_key(|(order, _)| *order);
+        items.into_iter().map(|(_, item)| item).collect()
+    }
+
+    /// The same to change them; their texts must stay.
+    pub(super) fn oldest_first_mut(&mut self) -> Vec<&mut LedgerItem> {
+        let mut items: Vec<&mut (u64, LedgerItem)> = self.by_key.values_mut().collect();
         items.sort_unstable_by_key(|(order, _)| *order);
         items.into_iter().map(|(_, item)| item).collect()
     }

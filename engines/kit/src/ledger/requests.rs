@@ -18,7 +18,8 @@ const NAME_READ_CHARS: u64 = 2_000;
 
 /// Renders the block, oldest first, in at most `room_chars` weighted characters. If necessary the
 /// longest requests are cut; if even that is too little, requests with rules stay before those with
-/// names, and those before the others, each newest first; requests that newer ones repeat come last.
+/// names, and those before the others, each newest first; requests that newer ones repeat come last. A request with a
+/// rule that another one replaces is shown with that one only.
 pub(super) fn render(requests: &LedgerItems, room_chars: u64, tag: &str) -> Vec<String> {
     let requests = requests.oldest_first();
     let room_chars = room_chars.saturating_sub(TAG_CHARS);
@@ -36,6 +37,7 @@ pub(super) fn render(requests: &LedgerItems, room_chars: u64, tag: &str) -> Vec<
                 line,
                 is_repeated: false,
                 is_shown: false,
+                replaced_by: item.replaced_by,
             }
         })
         .collect();
@@ -53,7 +55,9 @@ pub(super) fn render(requests: &LedgerItems, room_chars: u64, tag: &str) -> Vec<
         }
         left_chars -= show_newest(&mut lines, left_chars, |line| !line.is_repeated);
     }
-    show_newest(&mut lines, left_chars, |_| true);
+    left_chars -= show_newest(&mut lines, left_chars, |_| true);
+    left_chars += hide_outdated(&mut lines);
+    show_newest(&mut lines, left_chars, |line| line.replaced_by.is_none());
     lines.into_iter().filter(|line| line.is_shown).map(|line| line.line).collect()
 }
 
@@ -80,14 +84,23 @@ pub(super) enum RequestKind {
 /// A request for the ledger.
 pub(super) fn request_item(text: String) -> LedgerItem {
     let own = without_quote(&text);
-    let request_kind = if text.starts_with(INSTRUCTION) || find_rules(own).next().is_some() {
+    let request_kind = if find_rules(own).next().is_some() {
         RequestKind::Rule
-    } else if has_quote(&text) || !names::extract_facts(&text, NAME_READ_CHARS).is_empty() {
+    } else {
+        kind_without_rules(&text)
+    };
+    LedgerItem { request_kind, ..LedgerItem::new(text) }
+}
+
+/// The kind of a request whose rules do not count.
+pub(super) fn kind_without_rules(text: &str) -> RequestKind {
+    if text.starts_with(INSTRUCTION) {
+        RequestKind::Rule
+    } else if has_quote(text) || !names::extract_facts(text, NAME_READ_CHARS).is_empty() {
         RequestKind::Named
     } else {
         RequestKind::Plain
-    };
-    LedgerItem { request_kind, ..LedgerItem::new(text) }
+    }
 }
 
 struct RequestLine {
@@ -96,6 +109,23 @@ struct RequestLine {
     chars: u64,
     is_repeated: bool,
     is_shown: bool,
+    replaced_by: Option<usize>,
+}
+
+/// Hides the lines with a rule whose replacement is not shown, and returns what they took.
+fn hide_outdated(lines: &mut [RequestLine]) -> u64 {
+    let mut hidden_chars = 0;
+    // Newest first, since a replacement may be replaced, too.
+    for at in (0..lines.len()).rev() {
+        let is_shown = |line: &RequestLine| line.is_shown;
+        let later = lines.get(at).and_then(|line| line.replaced_by);
+        let is_outdated = later.is_some_and(|later| !lines.get(later).is_some_and(is_shown));
+        if let Some(line) = lines.get_mut(at).filter(|line| is_outdated && line.is_shown) {
+            line.is_shown = false;
+            hidden_chars += line.chars;
+        }
+    }
+    hidden_chars
 }
 
 /// Shows the newest lines that are wanted and fit, and returns what they take.

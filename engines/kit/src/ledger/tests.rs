@@ -62,6 +62,30 @@ fn each_line_of_a_block_has_its_label() {
 }
 
 #[test]
+fn a_request_with_a_replaced_rule_is_listed_with_its_replacement_only() {
+    for (rule, change) in [
+        ("Never edit the lock file.", "You may edit the lock file again."),
+        ("Always use port 7001 for the metrics.", "Use port 7002 for the metrics instead."),
+        ("Antworte immer auf Deutsch.", "Ab jetzt bitte auf Englisch antworten."),
+        ("总是用德语回答我的问题。", "还是用英语回答我的问题吧。"),
+    ] {
+        let mut talk = TranscriptBuilder::new();
+        talk.user("build the shop").assistant("built").user(rule).assistant("OK");
+        (0..20).for_each(|n| _ = talk.user(&format!("read part {n} of it")).assistant("done"));
+        talk.user(change).assistant("OK");
+        (0..20).for_each(|n| _ = talk.user(&format!("look at page {n}")).assistant("done"));
+        let ledger = ledger_of(&talk);
+        for request_chars in (100..2_000).step_by(50) {
+            let text = ledger.render(LedgerLimits { request_chars, ..ROOMY }, "");
+            let is_old_alone = text.contains(rule) && !text.contains(change);
+            assert!(!is_old_alone, "{request_chars}: {text}");
+            assert!(text.contains(change) || request_chars < 300, "{request_chars}: {text}");
+        }
+        assert!(ledger.render(ROOMY, "").contains(rule));
+    }
+}
+
+#[test]
 fn a_command_that_went_through_later_has_not_failed() {
     let mut talk = working();
     talk.calls(&[("5", "bash", r#"{"command":"cargo  test -q"}"#)]).result("5", "bash", "ok");
@@ -317,4 +341,15 @@ fn a_request_is_quoted_as_its_user_wrote_it() {
     let text = ledger_of(&talk).render(ROOMY, "");
     assert!(text.contains("<user-requests>\n- Mend PROJ-7.\n</user-requests>"), "{text}");
     assert!(text.contains("/srv/app/open.rs"), "{text}");
+}
+
+#[test]
+fn the_word_that_an_old_request_waited_for_is_listed() {
+    let mut talk = TranscriptBuilder::new();
+    talk.user("Publish nothing until I say go.").assistant("Understood.");
+    let second = talk.len();
+    talk.user("Read the log.").assistant("It is empty.").user("go").assistant("It is published.");
+    let ledger = LedgerReader::new(&talk.transcript()).read(&[second..talk.len()]);
+    let text = ledger.render(ROOMY, "");
+    assert!(text.contains("- go\n  > in answer to: Publish nothing"), "{text}");
 }

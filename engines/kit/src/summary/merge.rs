@@ -2,7 +2,7 @@
 
 use super::sections::{MAX_CONSTRAINTS, MAX_DECISIONS, MAX_LINES, MAX_REQUESTS, SummarySections};
 use super::similarity::{LineWords, keep_newest_unique};
-use crate::rules::{RuleLines, drop_replaced};
+use crate::rules::{RuleLines, RuleSentence, drop_replaced, find_rules_and_hints};
 use ctxhost_text::identifiers::MAX_IDENTIFIERS;
 
 /// Marks a task that the newest part of the conversation does not mention.
@@ -31,6 +31,29 @@ pub fn merge(older: SummarySections, newer: SummarySections) -> SummarySections 
 #[must_use]
 pub fn merge_rules(older: Vec<String>, newer: Vec<String>, hints: Vec<String>) -> Vec<String> {
     drop_replaced(append(change_rules(older, hints), newer, MAX_CONSTRAINTS))
+}
+
+/// The rules of a summary with the changes in the messages behind it, which are not part of it. A message that changes
+/// no rule adds none.
+#[must_use]
+pub fn with_later_changes<'t>(
+    mut rules: Vec<String>,
+    later: impl IntoIterator<Item = &'t str>,
+) -> Vec<String> {
+    for sentence in later.into_iter().flat_map(find_rules_and_hints) {
+        let mut lines = RuleLines::default();
+        rules.iter().for_each(|rule| lines.add(rule.clone()));
+        match sentence {
+            RuleSentence::Rule(rule) => lines.add(rule),
+            RuleSentence::Hint(hint) => _ = lines.add_hint(hint),
+        }
+        let changed = lines.into_lines();
+        if rules.iter().any(|rule| !changed.contains(rule)) {
+            // The change is listed as well: the next compaction finds no rule that it could be about.
+            rules = changed;
+        }
+    }
+    rules
 }
 
 /// The rules of an older summary, changed by sentences behind it.
@@ -96,6 +119,15 @@ mod tests {
             merge(older, newer).constraints,
             ["use tabs", "Longer answers again.", "You may edit the lock file again."]
         );
+    }
+
+    #[test]
+    fn a_message_behind_a_summary_changes_its_rules() {
+        let rules = || vec!["Never edit the lock file.".to_owned(), "use tabs".to_owned()];
+        let change = "Show the page. You may edit the lock file again.";
+        let changed = ["use tabs", "You may edit the lock file again."];
+        assert_eq!(with_later_changes(rules(), [change]), changed);
+        assert_eq!(with_later_changes(rules(), ["Always write tests.", "Go on."]), rules());
     }
 
     #[test]

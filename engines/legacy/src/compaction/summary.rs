@@ -10,9 +10,10 @@ use ctxhost_engine_kit::dialogue::{has_dialogue, is_assent};
 use ctxhost_engine_kit::summariser::{EXTRACTIVE, attempt, failure_note, has_model};
 use ctxhost_engine_kit::summary::{
     ExcerptRole, MessageExcerpt, SummarySections, extract_sections_before, merge,
-    merge_earlier_summaries, message_excerpts,
+    merge_earlier_summaries, message_excerpts, with_later_changes,
 };
 use ctxhost_text::identifiers::MAX_IDENTIFIERS;
+use ctxhost_text::injected_text::request_text;
 use ctxhost_text::redact::redact;
 use ctxhost_text::truncate::cap_with_marker;
 
@@ -74,6 +75,8 @@ struct FoldSummariser<'a> {
     task: &'a SummaryTask,
     excerpts: Vec<MessageExcerpt<'a>>,
     earlier: Option<SummarySections>,
+    /// The user's messages behind the history.
+    later_requests: Vec<String>,
     /// Whether the model has answered since, so that no request is pending.
     is_answered_later: bool,
     room_chars: u64,
@@ -86,6 +89,7 @@ impl<'a> FoldSummariser<'a> {
             task,
             excerpts: message_excerpts(inputs.transcript, task.history.gaps()),
             earlier: merge_earlier_summaries(inputs.transcript, task.history.gaps()),
+            later_requests: later_requests(inputs, task),
             is_answered_later: is_answered_after(inputs, task),
             room_chars: task.limit_chars.saturating_sub(ENVELOPE_CHARS),
         }
@@ -133,6 +137,9 @@ impl<'a> FoldSummariser<'a> {
             Some(older) => merge(older.clone(), newer),
             None => newer,
         };
+        let rules = std::mem::take(&mut sections.constraints);
+        sections.constraints =
+            with_later_changes(rules, self.later_requests.iter().map(String::as_str));
         // The request of a split turn is kept word for word; as a pending one it would be done twice.
         if self.task.is_turn_prefix || self.is_answered_later {
             sections.requests.clear();
@@ -254,6 +261,14 @@ impl<'a> FoldSummariser<'a> {
     fn body_chars(&self, appendix: &str) -> u64 {
         self.room_chars.saturating_sub(weighted_chars(appendix) + 2)
     }
+}
+
+/// The user's messages behind the history.
+fn later_requests(inputs: &LegacyCompaction<'_>, task: &SummaryTask) -> Vec<String> {
+    let end = task.history.gaps().last().map_or(0, |gap| gap.end);
+    let later = inputs.transcript.range(end..inputs.transcript.len() as u64);
+    let requests = later.filter(|entry| entry.is_user_message());
+    requests.map(|entry| redact(&request_text(&entry)).into_owned()).collect()
 }
 
 /// Whether a final answer follows the history.
