@@ -11,6 +11,7 @@ use crate::calls::{
 };
 use crate::dialogue::{is_hidden, is_request};
 use crate::files::FileOperation;
+use crate::name_ledger::cut_text::{whole_argument_names, whole_names, without_clipped};
 use crate::summary::envelope::unwrap_summary;
 use ctxhost_text::injected_text::request_text;
 use ctxhost_text::redact::redact;
@@ -72,7 +73,7 @@ impl EntryItems {
             Role::User if entry.kind() == EntryKind::Bash => self.add_bash(entry),
             Role::User => self.add_message(transcript, entry),
             Role::Assistant => self.add_answer(transcript, entry),
-            Role::Tool => self.add_output(entry.text()),
+            Role::Tool => self.add_output(&whole_names(entry)),
             _ => {}
         }
     }
@@ -80,6 +81,7 @@ impl EntryItems {
     /// Adds the blocks of an earlier summary, and the names in the rest of its text.
     fn add_summary(&mut self, text: &str) {
         let rest = items::strip_block(text, IDENTIFIERS);
+        let rest = without_clipped(&rest);
         self.names.extend(names::extract_names(&rest, u64::MAX).into_iter().map(NameUse::Printed));
         // A block lists its newest line first.
         self.add_mentioned(items::read_items(text, IDENTIFIERS).into_iter().rev());
@@ -94,6 +96,12 @@ impl EntryItems {
             let text = antecedent.append_to(&redact(own.trim()));
             (antecedent.seq, request_item(text))
         });
+        // The word that an old request waited for is listed, whatever was read with that request.
+        let earlier = self.reply.as_ref().and_then(|(seq, _)| transcript.get(*seq));
+        if earlier.is_some_and(|earlier| earlier.is_user_message()) {
+            self.requests.extend(self.reply.iter().map(|(_, item)| item.clone()));
+            return;
+        }
         let is_ask = is_request(entry) || entry.is_instruction();
         // Also where the request is read: a client names the files that are open.
         if !is_ask || own.len() < entry.text().len() {
@@ -133,6 +141,7 @@ impl EntryItems {
         for call in entry.tool_calls() {
             let operation = FileOperation::of_tool(&call.name);
             for_each_argument_text(&call, |text| {
+                let text = &*whole_argument_names(entry, text);
                 if text.len() > SHORT_ARGUMENT_BYTES {
                     return self.add_output(text);
                 }
