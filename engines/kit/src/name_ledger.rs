@@ -3,6 +3,7 @@
 //! The weight of a name grows with frequency and recency. Mentions by the user, the model or a call
 //! count more than printed ones.
 
+pub(crate) mod cut_text;
 mod entry_names;
 mod mentions;
 mod name_lists;

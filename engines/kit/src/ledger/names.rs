@@ -82,7 +82,7 @@ fn extract(
     max_chars: u64,
     is_wanted: impl Fn(&Identifier<'_>) -> bool,
 ) -> Vec<(bool, LedgerItem)> {
-    let clean = redact(prefix(text, max_chars, 1));
+    let clean = redact(whole_words(text, max_chars));
     let mut seen = HashSet::new();
     let mut items = Vec::new();
     for_each_identifier(&clean, |identifier| {
@@ -93,6 +93,15 @@ fn extract(
         }
     });
     items
+}
+
+/// The beginning of a text up to a whole word: half a name is another one.
+fn whole_words(text: &str, max_chars: u64) -> &str {
+    let head = prefix(text, max_chars, 1);
+    if head.len() == text.len() {
+        return text;
+    }
+    head.rsplit_once(char::is_whitespace).map_or(head, |(whole, _)| whole)
 }
 
 /// Whether a text contains a name as a whole and not as a part of a longer one.
@@ -156,6 +165,12 @@ mod tests {
         let items = extract_output_names("src/a.rs:1, at /srv/b.rs, https://c.example/d", 1_000);
         let names: Vec<&str> = items.iter().map(|item| &*item.text).collect();
         assert_eq!(names, ["/srv/b.rs", "https://c.example/d", "src/a.rs"]);
+    }
+
+    #[test]
+    fn a_name_at_the_end_of_what_is_read_is_whole_or_missing() {
+        let names = extract_names("src/a.rs and src/webhook/save_auth.py", 20);
+        assert_eq!(names.iter().map(|item| &*item.text).collect::<Vec<_>>(), ["src/a.rs"]);
     }
 
     #[test]

@@ -86,6 +86,26 @@ fn a_request_with_a_replaced_rule_is_listed_with_its_replacement_only() {
 }
 
 #[test]
+fn names_of_a_cut_result_are_whole_and_the_ids_of_its_notice_are_none() {
+    let cut = "src/notify/send.rs, src/notify/merge_aud\n[truncated: output exceeded context limit] 90 of \
+               100 characters left out; the original is entry 41b813e5 of the session";
+    let mut talk = TranscriptBuilder::new();
+    talk.user("go").calls(&[("1", "ls", "{}")]).result("1", "ls", cut);
+    talk.summary(
+        "## Recent turns preserved verbatim\n- Tool result (ls): src/webhook/save_auth.p…",
+    );
+    let text = ledger_of(&talk).render(LedgerLimits { name_chars: 4_000, ..ROOMY }, "");
+    assert!(text.contains("src/notify/send.rs"), "{text}");
+    for wrong in ["merge_aud", "41b813e5", "save_auth"] {
+        assert!(!text.contains(wrong), "{wrong}: {text}");
+    }
+    let transcript = talk.transcript();
+    let excerpts = crate::summary::message_excerpts(&transcript, &[0..talk.len()]);
+    let identifiers = crate::summary::extract_sections(&excerpts).identifiers;
+    assert!(identifiers.is_empty(), "{identifiers:?}");
+}
+
+#[test]
 fn a_command_that_went_through_later_has_not_failed() {
     let mut talk = working();
     talk.calls(&[("5", "bash", r#"{"command":"cargo  test -q"}"#)]).result("5", "bash", "ok");

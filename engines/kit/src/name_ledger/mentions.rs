@@ -1,7 +1,10 @@
 //! The mentions of names in one entry: in the arguments of calls, in a text, and as facts and ids that a message states.
 
+use std::borrow::Cow;
+
 use ctxhost_engine_api::{Entry, EntryKind, Role};
 
+use super::cut_text::{whole_argument_names, whole_names};
 use super::name_lists::{listed_facts, listed_statements};
 use crate::calls::{SHORT_ARGUMENT_BYTES, for_each_argument_text};
 use crate::dialogue::is_request;
@@ -60,7 +63,7 @@ pub(super) fn for_each_mention(entry: &Entry<'_>, mut found: impl FnMut(Mention<
             let is_short = text.len() <= SHORT_ARGUMENT_BYTES;
             let weight = if is_short { USED_WEIGHT } else { STATED_WEIGHT };
             // Without its context a key looks like any other name, so arguments are redacted first.
-            _ = for_each_clean_identifier(text, |name| {
+            _ = for_each_clean_identifier(&whole_argument_names(entry, text), |name| {
                 // Only the path argument itself was read or changed.
                 let is_path =
                     path.as_deref().is_some_and(|path| path.trim_start_matches("./") == name.text);
@@ -70,8 +73,11 @@ pub(super) fn for_each_mention(entry: &Entry<'_>, mut found: impl FnMut(Mention<
         });
     }
     let place = if is_output { MentionPlace::Tool } else { MentionPlace::Text };
+    let text = whole_names(entry);
     let is_clean =
-        for_each_clean_identifier(entry.text(), |name| found(Mention::new(&name, weight, place)));
+        for_each_clean_identifier(&text, |name| found(Mention::new(&name, weight, place)));
+    // A part that was not read may have one.
+    let is_clean = is_clean && matches!(text, Cow::Borrowed(_));
     if is_request(entry) {
         for_each_stated_fact(&request_text(entry), |fact| {
             found(Mention::new(&fact, weight, MentionPlace::Fact))

@@ -11,9 +11,10 @@ use super::sections::SummarySections;
 use crate::attachments;
 use crate::dialogue::{self, RepeatRule};
 use crate::ledger::strip_ledger;
+use crate::name_ledger::cut_text::whole_names;
 use ctxhost_text::injected_text::request_text;
 use ctxhost_text::redact::{redact, redacted_ends};
-use ctxhost_text::truncate::{IMAGE, head_and_tail, with_placeholder};
+use ctxhost_text::truncate::{IMAGE, ends, with_placeholder};
 
 // Only head and end of a longer message are read: the question follows the pasted text.
 const HEAD_CHARS: u64 = 6_000;
@@ -64,7 +65,7 @@ pub fn message_excerpts<'a>(
         };
         let text = if role == ExcerptRole::Tool {
             // Redaction costs time, and tool output is searched for identifiers but never quoted.
-            head_and_tail(entry.text(), HEAD_CHARS, END_CHARS, "\n\n")
+            whole_name_ends(whole_names(&entry))
         } else {
             match request_text(&entry) {
                 Cow::Borrowed(text) => whole_ends(text),
@@ -98,6 +99,14 @@ pub fn merge_earlier_summaries(
     ranges: &[Range<u64>],
 ) -> Option<SummarySections> {
     earlier_summaries(transcript, ranges).map(|text| SummarySections::parse(&text)).reduce(merge)
+}
+
+/// Head and end of a long output, up to whole words.
+fn whole_name_ends(text: Cow<'_, str>) -> Cow<'_, str> {
+    let Some((head, end)) = ends(&text, HEAD_CHARS, END_CHARS) else { return text };
+    let head = head.rsplit_once(char::is_whitespace).map_or("", |(head, _)| head);
+    let end = end.split_once(char::is_whitespace).map_or("", |(_, end)| end);
+    Cow::Owned(format!("{head}\n\n{end}"))
 }
 
 /// Head and end of a long message without secrets, cut at line or sentence ends.
