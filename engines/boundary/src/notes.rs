@@ -7,7 +7,7 @@ use ctxhost_engine_kit::calls::{has_failed, render_failure_line};
 use ctxhost_engine_kit::files::FileLedger;
 use ctxhost_engine_kit::rules::{parse_hint, parse_rule};
 use ctxhost_engine_kit::summary::{
-    ExcerptRole, SummaryOutline, earlier_summaries, extract_sections, merge_rules,
+    ExcerptRole, SummaryOutline, earlier_summaries, error_line, extract_sections, merge_rules,
     message_excerpts, with_later_changes,
 };
 use ctxhost_text::redact::redact;
@@ -115,11 +115,13 @@ fn append_answer(outline: &mut SummaryOutline, line: &str, calls_tools: bool) {
 }
 
 fn errors(transcript: &Transcript, range: Range<u64>) -> impl Iterator<Item = String> {
-    let failed =
-        transcript.range(range).filter(|entry| entry.role() == Role::Tool && has_failed(entry));
-    failed.map(|entry| {
+    let results = transcript.range(range).filter(|entry| entry.role() == Role::Tool);
+    results.filter_map(|entry| {
+        if !has_failed(&entry) {
+            return error_line(&entry, LINE_CHARS);
+        }
         let tool = entry.tool_result().map_or(String::new(), |result| result.tool.into_owned());
-        render_failure_line(&tool, &entry, LINE_CHARS)
+        Some(render_failure_line(&tool, &entry, LINE_CHARS))
     })
 }
 

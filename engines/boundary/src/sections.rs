@@ -29,7 +29,7 @@ pub(crate) const TEMPLATE: SummaryTemplate = SummaryTemplate(&[
     section(CONCEPTS, MAX_LINES, LineRetention::OldestFirst),
     section(FILES, MAX_TOLD_LINES, LineRetention::Files),
     section(ERRORS, MAX_LINES, LineRetention::OldestFirst),
-    section(SOLUTIONS, MAX_TOLD_LINES, LineRetention::OldestFirst),
+    section(SOLUTIONS, MAX_SOLUTIONS, LineRetention::OldestFirst),
     section(MESSAGES, MAX_TOLD_LINES, LineRetention::OldestFirst),
     section(PENDING, MAX_LINES, LineRetention::OldestFirst),
     section(CURRENT, 1, LineRetention::ReplaceAll),
@@ -38,7 +38,9 @@ pub(crate) const TEMPLATE: SummaryTemplate = SummaryTemplate(&[
 
 /// Maximum rules of the user, after the task: as many as a summary extracts.
 const MAX_RULES: usize = 40;
-/// Maximum lines of files, solutions and messages.
+/// Maximum decisions and reports: as many as a summary extracts.
+const MAX_SOLUTIONS: usize = 60;
+/// Maximum lines of files and messages.
 const MAX_TOLD_LINES: usize = 24;
 /// Maximum lines of the other sections.
 const MAX_LINES: usize = 12;

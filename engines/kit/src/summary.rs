@@ -5,9 +5,11 @@
 
 pub(crate) mod bullets;
 pub(crate) mod envelope;
+mod error_lines;
 mod excerpt;
 mod extract;
 mod merge;
+mod open_tasks;
 mod outline;
 mod requests;
 mod sections;
@@ -16,6 +18,7 @@ mod similarity;
 
 pub use bullets::render_bullets;
 pub use envelope::{Provenance, escape_tag, unwrap_summary, wrap_summary, wrap_untrusted};
+pub use error_lines::error_line;
 pub use excerpt::{
     ExcerptRole, MessageExcerpt, earlier_summaries, merge_earlier_summaries, message_excerpts,
 };

@@ -1,17 +1,19 @@
 //! Sorts sentences into sections by the words they contain, in the conversation's own language.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::LazyLock;
 
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 use regex::Regex;
 
 use super::excerpt::{ExcerptRole, MessageExcerpt};
+use super::open_tasks::{announces_task, is_reported};
 use super::requests::{is_final_answer, pending_requests};
 use super::sections::{
     LINE_LIMIT_CHARS, MAX_CONSTRAINTS, MAX_DECISIONS, MAX_LINES, SummarySections,
 };
-use super::sentences::{Sentence, sentences_with_topics, strip_bullet, strip_emphasis};
+use super::sentences::{Sentence, sentences_with_topics};
 use super::similarity::LineWords;
 use crate::rules::{RuleLines, RuleSentence, find_rules_and_hints, rejects_previous};
 use ctxhost_text::identifiers;
@@ -22,19 +24,18 @@ use ctxhost_text::own_text::own_text;
 const IDENTIFIER_MESSAGES: usize = 10;
 /// Rules and sentences that may change one, of the newest that are read; most hints change nothing.
 const MAX_READ_RULES: usize = 8 * MAX_CONSTRAINTS;
-/// Minimum length of a first sentence that counts as a report, in weighted characters.
-// A shorter first sentence is a greeting or an assent.
+/// Minimum length of a report, in weighted characters.
+// A shorter one is a greeting or an assent.
 const MIN_REPORT_CHARS: u64 = 32;
+/// Length of the beginning of an answer that counts as a report, in weighted characters.
+// The cause or the result often follows the first sentence, and what follows that explains.
+const REPORT_CHARS: u64 = 240;
+/// Sentences at the beginning of an answer among which the report begins.
+const REPORT_STARTS: usize = 3;
 
 static DECISION: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
         r"(?i)\b(?:decid(?:ed|e)|decision|chose|chosen|agreed|settled on|switch(?:ed|ing) to|instead of|go(?:ing)? with|let'?s use|(?:we|i)(?:'ll| will) use|root cause|turns out|fixed|implemented|added|created|removed|renamed|replaced|refactored|moved|committed|tests? pass(?:es|ed)?)\b|决定|选择了|采用|改用|确定|方案|修复了|实现了|已完成|根本原因",
-    )
-    .ok()
-});
-static TODO: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(
-        r"(?i)^\[ \]|\btodo\b|\bstill need|\bremaining (?:work|task|step)|\bleft to do\b|待办|还需要|尚未",
     )
     .ok()
 });
@@ -71,15 +72,10 @@ pub fn extract_sections_before(
     is_answered_later: bool,
 ) -> SummarySections {
     let (constraints, hints) = constraints(excerpts);
+    let decisions = decisions(excerpts);
     let mut sections = SummarySections {
-        decisions: decisions(excerpts),
-        todos: newest_lines(excerpts, MAX_LINES, |excerpt, sentence, _| {
-            let is_question =
-                excerpt.role == ExcerptRole::Assistant && ends_in_question(&sentence.text);
-            let is_next = excerpt.role == ExcerptRole::Assistant && is_about(&NEXT, sentence);
-            let is_open = is_next || is_about(&TODO, sentence);
-            !is_question && !is_done(&sentence.text) && is_open
-        }),
+        todos: open_tasks(excerpts, &decisions),
+        decisions: decisions.into_iter().map(|line| line.text).collect(),
         constraints,
         hints,
         requests: pending_requests(excerpts, is_answered_later),
@@ -109,24 +105,69 @@ fn newest<T>(mut lines: Vec<T>, max: usize) -> Vec<T> {
     lines.split_off(lines.len().saturating_sub(max))
 }
 
-/// Decisions and completed work. If few sentences match, the first sentence of each answer counts
-/// too.
-fn decisions(excerpts: &[MessageExcerpt<'_>]) -> Vec<String> {
-    let decided = |sentence: &Sentence| is_done(&sentence.text) || is_about(&DECISION, sentence);
-    let lines = newest_lines(excerpts, MAX_DECISIONS, |_, sentence, _| decided(sentence));
-    // Enough explicit decisions: reports of answers would displace them.
-    if lines.len() * 2 > MAX_DECISIONS {
-        return lines;
-    }
-    newest_lines(excerpts, MAX_DECISIONS, |excerpt, sentence, is_first| {
+/// A line of a section.
+struct FoundLine {
+    /// The position of its message.
+    seq: u64,
+    text: String,
+}
+
+/// Decisions, completed work, and what answers report.
+fn decisions(excerpts: &[MessageExcerpt<'_>]) -> Vec<FoundLine> {
+    let is_decided = |_: &MessageExcerpt<'_>, sentence: &Sentence| {
+        is_done(&sentence.text) || is_about(&DECISION, sentence)
+    };
+    newest_lines(excerpts, MAX_DECISIONS, is_decided, report)
+}
+
+/// The open tasks that no later line reports as done.
+fn open_tasks(excerpts: &[MessageExcerpt<'_>], done: &[FoundLine]) -> Vec<String> {
+    let open = newest_lines(excerpts, MAX_LINES, is_open, |_, _| None);
+    let is_left = |task: &FoundLine| {
+        let later = done.iter().filter(|line| line.seq > task.seq);
+        !later.into_iter().any(|line| is_reported(&task.text, &line.text))
+    };
+    open.into_iter().filter(is_left).map(|task| task.text).collect()
+}
+
+/// Whether a sentence announces an open task.
+fn is_open(excerpt: &MessageExcerpt<'_>, sentence: &Sentence) -> bool {
+    // What a user wants next is pending only until its answer.
+    let is_next = || excerpt.role == ExcerptRole::Assistant && is_about(&NEXT, sentence);
+    !ends_in_question(&sentence.text)
+        && !is_done(&sentence.text)
+        && (is_task(sentence) || is_next())
+}
+
+/// Whether a sentence or the heading of its list announces a task outside of names.
+fn is_task(sentence: &Sentence) -> bool {
+    let is_stated = |text: &str| announces_task(text) && announces_task(&without_names(text));
+    is_stated(&sentence.text) || sentence.topic.as_ref().is_some_and(|topic| is_stated(topic))
+}
+
+/// What a final answer reports: the place of its first sentence, the number of sentences, and both on one line.
+fn report(excerpt: &MessageExcerpt<'_>, sentences: &[Sentence]) -> Option<(Range<usize>, String)> {
+    let is_report = |sentence: &Sentence| {
         let text = &sentence.text;
-        let reports = is_first
-            && is_final_answer(excerpt)
-            && !ends_in_question(text)
-            && !holds(&AGREEMENT, text)
-            && weighted_chars(text) >= MIN_REPORT_CHARS;
-        reports || decided(sentence)
-    })
+        !ends_in_question(text) && !holds(&NARRATION, text) && !is_open(excerpt, sentence)
+    };
+    let begins = |sentence: &Sentence| is_report(sentence) && !holds(&AGREEMENT, &sentence.text);
+    if !is_final_answer(excerpt) {
+        return None;
+    }
+    let start = sentences.iter().take(REPORT_STARTS).position(begins)?;
+    let mut line = String::new();
+    let mut end = start;
+    for sentence in sentences.get(start..)?.iter().take_while(|sentence| is_report(sentence)) {
+        let longer = format!("{line} {}", sentence.text);
+        if !line.is_empty() && weighted_chars(&longer) > REPORT_CHARS {
+            break;
+        }
+        line = longer.trim_start().to_owned();
+        end += 1;
+    }
+    let is_line = (MIN_REPORT_CHARS..=LINE_LIMIT_CHARS).contains(&weighted_chars(&line));
+    is_line.then_some((start..end, line))
 }
 
 /// Whether a sentence or the heading of its list matches outside of names.
@@ -160,14 +201,23 @@ fn newest_identifiers(excerpts: &[MessageExcerpt<'_>]) -> Vec<String> {
 }
 
 /// The newest matching sentences of user and model, in order and without repetitions. Sentences
-/// that are too long are dropped. The last argument of `is_wanted` is whether the message begins
-/// with the sentence.
+/// that are too long are dropped. `report` is a part of a message that is one line.
 fn newest_lines(
     excerpts: &[MessageExcerpt<'_>],
     max: usize,
-    is_wanted: impl Fn(&MessageExcerpt<'_>, &Sentence, bool) -> bool,
-) -> Vec<String> {
-    let mut found: Vec<(LineWords, String)> = Vec::new();
+    is_wanted: impl Fn(&MessageExcerpt<'_>, &Sentence) -> bool,
+    report: impl Fn(&MessageExcerpt<'_>, &[Sentence]) -> Option<(Range<usize>, String)>,
+) -> Vec<FoundLine> {
+    let mut found: Vec<(LineWords, FoundLine)> = Vec::new();
+    let mut add = |seq: u64, text: &str| {
+        let meaning = LineWords::new(text);
+        let is_new =
+            !found.iter().any(|(known, line)| line.text == text || known.is_similar(&meaning));
+        if is_new && found.len() < max {
+            found.push((meaning, FoundLine { seq, text: text.to_owned() }));
+        }
+        found.len() < max
+    };
     for excerpt in excerpts.iter().rev().filter(|excerpt| excerpt.role != ExcerptRole::Tool) {
         // A text that the user quotes or pastes states neither rules nor decisions of the user.
         let text = match excerpt.role {
@@ -175,32 +225,31 @@ fn newest_lines(
             _ => Cow::Borrowed(excerpt.text.as_ref()),
         };
         let sentences = sentences_with_topics(&text);
-        // Only the first sentence of an answer reports; later ones explain.
-        let begins_with = |sentence: &Sentence| {
-            let is_first = sentences.first() == Some(sentence);
-            is_first && strip_emphasis(strip_bullet(text.trim_start())).starts_with(&sentence.text)
-        };
+        let (reported, line) = report(excerpt, &sentences).unwrap_or_default();
+        let mut has_room = true;
         for (at, sentence) in sentences.iter().enumerate().rev() {
-            if found.len() == max {
+            if !has_room {
                 break;
+            }
+            if reported.contains(&at) {
+                if at == reported.start {
+                    has_room = add(excerpt.seq, &line);
+                }
+                continue;
             }
             let is_line = weighted_chars(&sentence.text) <= LINE_LIMIT_CHARS;
             let is_rejected = excerpt.role == ExcerptRole::User
                 && sentences.get(at + 1).is_some_and(|next| rejects_previous(&next.text));
-            if !is_line
-                || is_rejected
-                || !is_wanted(excerpt, sentence, begins_with(sentence))
-                || holds(&NARRATION, &sentence.text)
+            if is_line
+                && !is_rejected
+                && is_wanted(excerpt, sentence)
+                && !holds(&NARRATION, &sentence.text)
             {
-                continue;
+                has_room = add(excerpt.seq, &sentence.text);
             }
-            let meaning = LineWords::new(&sentence.text);
-            if !found
-                .iter()
-                .any(|(known, text)| *text == sentence.text || known.is_similar(&meaning))
-            {
-                found.push((meaning, sentence.text.clone()));
-            }
+        }
+        if !has_room {
+            break;
         }
     }
     found.into_iter().rev().map(|(_, line)| line).collect()
@@ -225,7 +274,7 @@ pub(super) mod tests {
 
     #[test]
     fn patterns_compile() {
-        for pattern in [&DECISION, &TODO, &NEXT, &NARRATION, &AGREEMENT] {
+        for pattern in [&DECISION, &NEXT, &NARRATION, &AGREEMENT] {
             assert!(pattern.is_some());
         }
     }
@@ -311,7 +360,45 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_first_sentence_of_an_answer_is_a_report() {
+    fn a_finding_behind_the_first_sentence_is_reported() {
+        for (text, report) in [
+            (
+                "I looked at the query. The slow part is the join without an index. Shall I add it?",
+                "I looked at the query. The slow part is the join without an index.",
+            ),
+            (
+                "Good. Ich habe die Abfrage geprüft. Langsam ist der Join, dort fehlt ein Index.",
+                "Ich habe die Abfrage geprüft. Langsam ist der Join, dort fehlt ein Index.",
+            ),
+            (
+                "Я проверил запрос. Медленная часть: соединение без индекса.",
+                "Я проверил запрос. Медленная часть: соединение без индекса.",
+            ),
+        ] {
+            let sections = extract_sections(&[excerpt_of(ExcerptRole::Assistant, text)]);
+            assert_eq!(sections.decisions, [report]);
+        }
+        let long = format!("{}Nothing else.", "The page is slow for every tenant. ".repeat(20));
+        let sections = extract_sections(&[excerpt_of(ExcerptRole::Assistant, &long)]);
+        assert!(sections.decisions.iter().all(|line| weighted_chars(line) <= REPORT_CHARS));
+    }
+
+    #[test]
+    fn a_task_that_a_later_answer_reports_is_not_open() {
+        let at = |seq, text| MessageExcerpt { seq, ..excerpt_of(ExcerptRole::Assistant, text) };
+        let open = at(1, "I read it all. Noch offen: der Index auf carts.user_id.");
+        let other = at(2, "The page of the cart shows the newest prices again.");
+        let done = at(3, "Der Index auf carts.user_id ist angelegt und geprüft.");
+        let todos = |excerpts: &[MessageExcerpt<'_>]| extract_sections(excerpts).todos;
+        assert_eq!(
+            todos(&[open.clone(), other.clone()]),
+            ["Noch offen: der Index auf carts.user_id."]
+        );
+        assert!(todos(&[open, other, done]).is_empty());
+    }
+
+    #[test]
+    fn the_beginning_of_an_answer_is_a_report() {
         let sections = extract_sections(&[
             excerpt_of(ExcerptRole::User, "how far are we"),
             excerpt_of(
@@ -323,6 +410,6 @@ pub(super) mod tests {
                 "The parser handles all of the six dialects. More later.",
             ),
         ]);
-        assert_eq!(sections.decisions, ["The parser handles all of the six dialects."]);
+        assert_eq!(sections.decisions, ["The parser handles all of the six dialects. More later."]);
     }
 }

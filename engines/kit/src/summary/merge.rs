@@ -1,12 +1,10 @@
 //! Merges two summaries: newer lines win, similar lines are dropped, sizes are bounded.
 
+use super::open_tasks::{EARLIER, is_reported};
 use super::sections::{MAX_CONSTRAINTS, MAX_DECISIONS, MAX_LINES, MAX_REQUESTS, SummarySections};
 use super::similarity::{LineWords, keep_newest_unique};
 use crate::rules::{RuleLines, RuleSentence, drop_replaced, find_rules_and_hints};
 use ctxhost_text::identifiers::MAX_IDENTIFIERS;
-
-/// Marks a task that the newest part of the conversation does not mention.
-const EARLIER: &str = "(earlier) ";
 
 /// Merges an older summary into a newer one.
 #[must_use]
@@ -14,8 +12,8 @@ pub fn merge(older: SummarySections, newer: SummarySections) -> SummarySections 
     // A new user message makes the older requests history.
     let asks = if newer.requests.is_empty() { older.requests } else { newer.requests };
     let mut merged = SummarySections {
+        todos: append(still_open(older.todos, &newer.decisions), newer.todos, MAX_LINES),
         decisions: append(older.decisions, newer.decisions, MAX_DECISIONS),
-        todos: append(aged(older.todos), newer.todos, MAX_LINES),
         constraints: merge_rules(older.constraints, newer.constraints, newer.hints),
         // What changes no older rule is an ordinary request.
         hints: Vec::new(),
@@ -64,12 +62,13 @@ fn change_rules(rules: Vec<String>, hints: Vec<String>) -> Vec<String> {
     lines.into_lines()
 }
 
-/// Marks the tasks of an earlier summary and drops those that are marked already.
-fn aged(todos: Vec<String>) -> Vec<String> {
-    // A task that was not mentioned since the last summary is done or given up: repeating a finished
-    // task costs more than losing a hint.
-    let fresh = todos.into_iter().filter(|line| !line.starts_with(EARLIER));
-    fresh.map(|line| format!("{EARLIER}{line}")).collect()
+/// Marks the tasks of an earlier summary and drops those that a later line reports as done.
+fn still_open(todos: Vec<String>, reports: &[String]) -> Vec<String> {
+    let is_open = |task: &String| !reports.iter().any(|line| is_reported(task, line));
+    let mark = |line: String| {
+        if line.starts_with(EARLIER) { line } else { format!("{EARLIER}{line}") }
+    };
+    todos.into_iter().filter(is_open).map(mark).collect()
 }
 
 fn append(mut older: Vec<String>, newer: Vec<String>, max: usize) -> Vec<String> {
@@ -150,13 +149,20 @@ mod tests {
     }
 
     #[test]
-    fn a_task_that_is_not_mentioned_expires() {
+    fn a_task_stays_until_it_is_reported_as_done() {
         let left =
             |text: &str| SummarySections { todos: vec![text.into()], ..SummarySections::default() };
         let once = merge(left("Write the docs."), left("Run the tests."));
         assert_eq!(once.todos, ["(earlier) Write the docs.", "Run the tests."]);
-        let twice = merge(once, left("write the docs"));
-        assert_eq!(twice.todos, ["(earlier) Run the tests.", "write the docs"]);
-        assert_eq!(merge(twice, SummarySections::default()).todos, ["(earlier) write the docs"]);
+        let reported = SummarySections {
+            decisions: vec!["The tests run again, and I wrote nothing else.".into()],
+            ..SummarySections::default()
+        };
+        let later = merge(merge(once.clone(), SummarySections::default()), reported);
+        assert_eq!(later.todos, ["(earlier) Write the docs."]);
+        assert_eq!(
+            merge(once, left("write the docs")).todos,
+            ["(earlier) Run the tests.", "write the docs"]
+        );
     }
 }

@@ -5,6 +5,7 @@ use ctxhost_engine_api::transcript::tokens::weighted_chars;
 use super::bullets::{NONE, list_chars, render_bullets};
 use super::envelope::is_markup;
 use super::requests::is_answered_line;
+use super::sentences::split;
 use super::similarity;
 
 /// The headings in order.
@@ -16,8 +17,8 @@ pub const HEADINGS: [&str; 5] = [
     "## Exact identifiers",
 ];
 
-/// Maximum decisions; the longest memory of a summary.
-pub(super) const MAX_DECISIONS: usize = 24;
+/// Maximum decisions; the longest memory of a summary. The room of a summary is mostly less.
+pub(super) const MAX_DECISIONS: usize = 60;
 /// Maximum rules of the user; what the user wrote is kept before what the model did.
 pub(super) const MAX_CONSTRAINTS: usize = 40;
 /// Maximum lines of the other sections.
@@ -97,9 +98,16 @@ impl SummarySections {
     }
 
     /// Drops lines, the oldest of the longest section first, until the text takes at most
-    /// `limit_chars` weighted characters. The newest request and the identifiers go last.
+    /// `limit_chars` weighted characters. The newest request and the identifiers go last. Before a decision is
+    /// dropped, all are reduced to their first sentences.
     pub fn fit(&mut self, limit_chars: u64) {
         while weighted_chars(&self.render()) > limit_chars {
+            if list_chars(&self.decisions)
+                >= list_chars(&self.todos).max(list_chars(&self.constraints))
+                && shorten_oldest(&mut self.decisions)
+            {
+                continue;
+            }
             let lists = [&mut self.decisions, &mut self.todos, &mut self.constraints];
             let longest = lists.into_iter().max_by_key(|lines| list_chars(lines));
             match longest.filter(|lines| !lines.is_empty()) {
@@ -168,6 +176,16 @@ impl SectionKind {
             SectionKind::Decisions
         }
     }
+}
+
+/// Reduces the oldest line of several sentences to its first one; `false` without any.
+fn shorten_oldest(lines: &mut [String]) -> bool {
+    let shorter = |line: &String| {
+        let first = split(line).into_iter().next()?;
+        (first.len() < line.len()).then_some(first)
+    };
+    let found = lines.iter_mut().find_map(|line| shorter(line).map(|first| (line, first)));
+    found.map(|(line, first)| *line = first).is_some()
 }
 
 fn is_ticked(line: &str) -> bool {

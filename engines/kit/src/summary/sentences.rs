@@ -96,7 +96,8 @@ fn is_announcement(line: &str) -> bool {
     line.trim_end_matches(['*', '_']).ends_with([':', '：'])
 }
 
-fn split(line: &str) -> Vec<String> {
+/// The sentences of a line.
+pub(super) fn split(line: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut sentence = String::new();
     let mut is_quoted = false;

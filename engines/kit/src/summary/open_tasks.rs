@@ -1,0 +1,103 @@
+//! Open tasks: how messages announce them, and which later lines report them as done.
+
+use std::sync::LazyLock;
+
+use ctxhost_text::search::distinct_terms;
+use regex::Regex;
+
+/// Marks a task of an earlier summary.
+pub(super) const EARLIER: &str = "(earlier) ";
+
+/// Words that announce an open task anywhere in a sentence.
+const TASK_PATTERN: &str = concat!(
+    r"(?i)^\[ \]|\btodo\b|\bstill need|\bremaining (?:work|task|step)|\bleft to do\b|\bstill (?:to do|open|missing)\b|\blater (?:we|i)(?: also| still| will)* (?:need|have to|must)\b",
+    r"|\b(?:don['’]t forget to|remind me to|vergiss nicht|erinnere mich|n['’]oublie[rz]? pas|rappelle[- ]moi|no (?:te )?olvides|recuérdame|não (?:se )?esqueça|lembre-me|non dimenticare|ricordami|vergeet niet|herinner me|nie zapomnij|przypomnij mi|не забудь(?:те)?|напомни(?:те)?|нагадай|jangan lupa|ingatkan|đừng quên|nhắc tôi)\b",
+    r"|\b(?:noch (?:zu tun|zu erledigen|offen)|fehlt noch|reste à faire|queda por|falta por|por hacer|a fazer|da fare|nog te doen|do zrobienia|ещё (?:нужно|надо|осталось)|ще треба)\b",
+    r"|待办|待辦|还需要|還需要|尚未|别忘了|別忘了|提醒我|未完成|未対応|やること|忘れないで|할 일|미완료|لا تنس|ذكرني|याद दिला",
+);
+/// Labels of open tasks, which mean something else without their colon.
+const LABEL_PATTERN: &str = concat!(
+    r"(?i)^(?:still |noch |encore |aún |ancora |nog |ещё |ще )?(?:remaining|left|open|outstanding|pending|missing|open (?:points?|items?|tasks?|questions?|issues?)|to do|offen|ausstehend|offene (?:punkte|aufgaben)|fehlt|reste|restant|à faire|en suspens|pendientes?|falta|queda",
+    r"|pendentes?|resta|falta fazer|in sospeso|rimane|resta da fare|openstaand|resterend|pozostało|zostało|осталось|не сделано|залишилос[ья]|kalan|yapılacaklar|sisanya|yang tersisa|còn lại|cần làm",
+    r"|剩余|剩餘|剩下|还剩|還剩|残り|残作業|남은 (?:일|작업)|المتبقي|متبق[يٍ]?|बाकी|शेष)\s?[:：]",
+);
+
+static TASK: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(TASK_PATTERN).ok());
+static LABEL: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(LABEL_PATTERN).ok());
+
+/// Common terms from which a line is about a task.
+const LEAST_TERMS: usize = 2;
+/// Longest label before a task, in bytes.
+const LABEL_BYTES: usize = 48;
+
+/// Whether a text announces an open task.
+pub(super) fn announces_task(text: &str) -> bool {
+    let holds = |pattern: &LazyLock<Option<Regex>>| {
+        pattern.as_ref().is_some_and(|pattern| pattern.is_match(text))
+    };
+    holds(&TASK) || holds(&LABEL)
+}
+
+/// Whether a later line reports a task: it has at least half of its words.
+pub(super) fn is_reported(task: &str, line: &str) -> bool {
+    let task = task.strip_prefix(EARLIER).unwrap_or(task);
+    let task = task.trim_start_matches("[ ]");
+    let label = task.split_once([':', '：']).filter(|(label, _)| label.len() <= LABEL_BYTES);
+    let terms = distinct_terms(label.map_or(task, |(_, rest)| rest));
+    let other = distinct_terms(line);
+    let common = terms.iter().filter(|term| other.contains(term)).count();
+    common >= LEAST_TERMS.min(terms.len().max(1)) && common * 2 >= terms.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_patterns_compile() {
+        assert!(TASK.is_some() && LABEL.is_some());
+    }
+
+    #[test]
+    fn open_tasks_are_announced_in_many_languages() {
+        for text in [
+            "Remaining: remove the feature flag fast_cart.",
+            "Open points: the webhook.",
+            "Noch offen: der Index auf carts.user_id.",
+            "Reste à faire : la migration.",
+            "Pendiente: añadir el índice.",
+            "Осталось: добавить индекс.",
+            "待办:给 carts.user_id 加索引。",
+            "残り:carts.user_id にインデックスを追加する。",
+            "남은 작업: 인덱스 추가",
+            "Don't forget to rotate the key.",
+        ] {
+            assert!(announces_task(text), "{text}");
+        }
+        for text in ["The remaining time is short.", "The file is open.", "Der Laden ist offen."] {
+            assert!(!announces_task(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_report_ends_a_task_and_another_line_does_not() {
+        for (task, line, is_done) in [
+            ("TODO: add the index on carts.user_id.", "I added the index on carts.user_id.", true),
+            ("(earlier) Next I will bump the client to 4.2.", "The client is at 4.2 now.", true),
+            (
+                "Noch offen: der Index auf carts.user_id.",
+                "Der Index auf carts.user_id ist da.",
+                true,
+            ),
+            ("待办:给 carts.user_id 加索引。", "carts.user_id 的索引已经加好了。", true),
+            (
+                "TODO: add the index on carts.user_id.",
+                "I read src/carts.rs and ran its tests.",
+                false,
+            ),
+            ("Write the docs.", "Run the tests.", false),
+        ] {
+            assert_eq!(is_reported(task, line), is_done, "{task} / {line}");
+        }
+    }
+}
