@@ -83,7 +83,8 @@ impl BoundaryEngine {
         self.update_notes(transcript, session);
         let running_notes = self.notes.notes_covering(transcript, session, layout.tail);
         let mut summary = summariser.summarise(running_notes).await?;
-        summary.text = append_ledger(&summary.text, &layout.ledger, layout.ledger_limits);
+        let limits = layout.limits_beside(&summary.text, &planner.target);
+        summary.text = append_ledger(&summary.text, &layout.ledger, limits);
         // Before the plan is applied: a restart in between must find the notes of this epoch.
         self.notes.store(host, session).await;
         let message = layout::summary_message(&layout.fold, &summary);

@@ -7,7 +7,9 @@
 
 use std::ops::Range;
 
-use ctxhost_engine_api::transcript::tokens::{CHARS_PER_TOKEN, estimate, group_thousands};
+use ctxhost_engine_api::transcript::tokens::{
+    CHARS_PER_TOKEN, estimate, group_thousands, weighted_chars,
+};
 use ctxhost_engine_api::{Entry, Flags, Plan, Role, Transcript};
 use ctxhost_engine_kit::attachments::LEAD_IN;
 use ctxhost_engine_kit::budget::turn_floor_tokens;
@@ -47,6 +49,9 @@ const FRAME_TOKENS: u64 = 200;
 /// Maximum share of the budget for inserted text.
 // The host refuses more than half; the rest allows for different estimates.
 const INSERT_SHARE: f64 = 0.45;
+/// Share of the budget up to which requests get more than their room.
+// A third stays free for new entries.
+const FILLED_SHARE: f64 = 2.0 / 3.0;
 /// Halvings of the last turn before only its newest frame is left.
 const TAIL_HALVINGS: u32 = 2;
 /// Steps towards the floor; each adds what is missing after the one before it.
@@ -80,6 +85,18 @@ pub(crate) struct BoundaryLayout {
 }
 
 impl BoundaryLayout {
+    /// The limits of the ledger beside a summary: requests that are not listed get the free room.
+    pub(crate) fn limits_beside(&self, summary: &str, target: &BoundaryTarget) -> LedgerLimits {
+        let room_tokens = self.room_tokens.saturating_sub(FRAME_TOKENS);
+        let ledger_tokens = self.ledger.chars(self.ledger_limits) / CHARS_PER_TOKEN;
+        let kept_tokens = self.used_tokens.saturating_sub(ledger_tokens);
+        let filled_tokens = share_of(target.base_tokens(), FILLED_SHARE.min(target.target_share()));
+        let free_tokens = filled_tokens.saturating_sub(kept_tokens + FRAME_TOKENS);
+        let chars = room_tokens.min(free_tokens) * CHARS_PER_TOKEN;
+        let chars = chars.saturating_sub(weighted_chars(summary));
+        self.ledger.widen_requests(self.ledger_limits, chars)
+    }
+
     /// Whether its ledger has as much room as that of another layout, or all that it may have needs no more.
     fn has_ledger_room_of(&self, other: &BoundaryLayout, most: LedgerLimits) -> bool {
         let (own, other) = (self.ledger_limits, other.ledger_limits);

@@ -43,6 +43,9 @@ const NAME_ENTRIES: u64 = 1_000;
 /// Share of the room that names get if not everything fits.
 const NAME_ROOM_DIVISOR: u64 = 3;
 
+/// Steps in which requests get more room.
+const WIDENING_STEPS: u64 = 4;
+
 /// Lower bound of a command line, in weighted characters: a terminal line.
 const LEAST_COMMAND_CHARS: u64 = 96;
 /// Upper bound for the tags of a block, in weighted characters.
@@ -193,6 +196,27 @@ impl SummaryLedger {
             ledger_chars: ledger_chars - more_chars,
             ..fitted
         }
+    }
+
+    /// The limits with more room for requests if some are not listed, in at most `chars` weighted characters for all blocks.
+    pub fn widen_requests(&self, limits: LedgerLimits, chars: u64) -> LedgerLimits {
+        let is_off = limits.request_chars == 0;
+        if is_off || self.request_chars(limits.request_chars).1 {
+            return limits;
+        }
+        let others_chars = self.chars(LedgerLimits { request_chars: 0, ..limits }) + SLACK_CHARS;
+        let free_chars = chars.saturating_sub(others_chars + limits.request_chars);
+        let mut widened = limits;
+        // No more than lists all of them: the rest would be for long ones, which are mostly pasted text.
+        for part in 1..=WIDENING_STEPS {
+            let most_chars = limits.request_chars + free_chars * part / WIDENING_STEPS;
+            let (needed_chars, is_whole) = self.request_chars(most_chars);
+            widened.request_chars = needed_chars.min(most_chars).max(limits.request_chars);
+            if is_whole {
+                break;
+            }
+        }
+        widened
     }
 
     /// What requests take of a room, in weighted characters, and whether all are shown.

@@ -16,6 +16,7 @@ mod model_request;
 mod prompt;
 mod quality;
 mod summary;
+mod summary_task;
 mod workspace;
 
 use ctxhost_engine_api::transcript::tokens::group_thousands;
@@ -33,9 +34,10 @@ use serde_json::{Value, json};
 use crate::decisions::DecisionStore;
 use crate::settings::{Settings, share_of};
 use crate::tool_result_guard;
-use cut::{CompactionCut, Segment, SummaryTask};
+use cut::{CompactionCut, Segment};
 use inputs::LegacyCompaction;
 use summary::CheckedSummary;
+use summary_task::SummaryTask;
 
 /// Layer name in plan notes.
 pub(crate) const LAYER: &str = "compaction";

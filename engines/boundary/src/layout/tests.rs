@@ -45,6 +45,26 @@ fn the_last_turn_stays_whole_and_the_task_stays() {
 }
 
 #[test]
+fn requests_that_do_not_fit_their_share_get_the_free_room() {
+    let mut talk = TranscriptBuilder::new();
+    for turn in 0..60 {
+        talk.user(&format!("Please look into page {turn} of the shop, it is slow"));
+        talk.calls(&[("1", "read", "{}")]).result("1", "read", &"text ".repeat(40));
+        talk.assistant("done");
+    }
+    let (transcript, target) = (talk.transcript(), target(4_000));
+    let layout = chosen(&talk, target).unwrap();
+    let listed = |limits| layout.ledger.render(limits, "").matches("- Please look").count();
+    let limits = layout.limits_beside(&"- a line".repeat(100), &target);
+    assert!(listed(limits) > listed(layout.ledger_limits), "{limits:?}");
+    let kept_tokens = transcript.tokens(layout.tail..talk.len());
+    let used_tokens = kept_tokens + 200 + layout.ledger.chars(limits) / CHARS_PER_TOKEN;
+    assert!(used_tokens < 2_700, "{used_tokens}");
+    let full = layout.limits_beside(&"- a line".repeat(900), &target);
+    assert_eq!(full, layout.ledger_limits);
+}
+
+#[test]
 fn a_question_alone_brings_the_turn_before_it() {
     let mut talk = turns(10, 4);
     talk.user("yes, do it");

@@ -86,6 +86,26 @@ fn a_request_with_a_replaced_rule_is_listed_with_its_replacement_only() {
 }
 
 #[test]
+fn requests_that_are_not_listed_get_the_free_room_and_no_more() {
+    let mut talk = TranscriptBuilder::new();
+    talk.user("the task").user(&"a pasted log line ".repeat(900)).assistant("ok");
+    (0..40).for_each(|n| _ = talk.user(&format!("look at page {n}, please")).assistant("done"));
+    let ledger = ledger_of(&talk);
+    let small = LedgerLimits { request_chars: 600, ledger_chars: 100, ..ROOMY };
+    let limits = ledger.fit_limits(small, u64::MAX);
+    let listed = |limits| ledger.render(limits, "").matches("\n- ").count();
+    assert!(listed(limits) < 42, "{limits:?}");
+    for chars in [1_000, 2_000, 4_000, 8_000, 60_000] {
+        let widened = ledger.widen_requests(limits, chars);
+        assert!(ledger.chars(widened) <= chars.max(ledger.chars(limits)), "{widened:?}");
+        assert!(listed(widened) >= listed(limits));
+    }
+    assert_eq!(listed(ledger.widen_requests(limits, 60_000)), 42);
+    let off = LedgerLimits { request_chars: 0, ..limits };
+    assert_eq!(ledger.widen_requests(off, 60_000), off);
+}
+
+#[test]
 fn names_of_a_cut_result_are_whole_and_the_ids_of_its_notice_are_none() {
     let cut = "src/notify/send.rs, src/notify/merge_aud\n[truncated: output exceeded context limit] 90 of \
                100 characters left out; the original is entry 41b813e5 of the session";

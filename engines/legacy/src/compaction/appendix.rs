@@ -10,10 +10,11 @@ use ctxhost_engine_kit::calls::{failure_status, has_failed, render_failure_line}
 use ctxhost_engine_kit::cuts::recent_turns_start;
 use ctxhost_engine_kit::dialogue::is_hidden;
 use ctxhost_engine_kit::files::FileLedger;
+use ctxhost_engine_kit::summary::error_line;
 use ctxhost_text::redact::redact;
 use ctxhost_text::truncate::{IMAGE, clip, one_line, prefix};
 
-use super::cut::SummaryTask;
+use super::summary_task::SummaryTask;
 use super::workspace;
 use crate::settings::CompactionSettings;
 
@@ -123,13 +124,18 @@ fn tool_failures(
     settings: &CompactionSettings,
 ) -> String {
     let entries = gaps.iter().flat_map(|gap| transcript.range(gap.clone()));
-    let failed = entries.filter(|entry| entry.role() == Role::Tool && has_failed(entry));
+    let results = entries.filter(|entry| entry.role() == Role::Tool);
     let mut seen = HashSet::new();
     let mut lines = Vec::new();
-    for entry in failed {
+    for entry in results {
         let Some(result) = entry.tool_result() else { continue };
+        let chars = settings.tool_failure_chars;
+        let line = match has_failed(&entry) {
+            true => Some(render_failure_line(&result.tool, &entry, chars)),
+            false => error_line(&entry, chars),
+        };
+        let Some(line) = line else { continue };
         if seen.insert(result.call_id.into_owned()) {
-            let line = render_failure_line(&result.tool, &entry, settings.tool_failure_chars);
             lines.push(format!("- {line}"));
         }
     }

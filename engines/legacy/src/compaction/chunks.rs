@@ -5,7 +5,7 @@ use ctxhost_engine_kit::chunks::{
     MessageGroup, count_entries, message_groups, split_parts, total_tokens,
 };
 
-use super::cut::SummaryTask;
+use super::summary_task::SummaryTask;
 use crate::settings::CompactionSettings;
 
 /// The groups of a history without earlier summaries, which are carried over separately.

@@ -10,82 +10,26 @@ use ctxhost_engine_kit::caps::{
 use ctxhost_engine_kit::cuts::{gaps, protected_before, trailing_frame};
 use ctxhost_engine_kit::exchange::NewestExchange;
 use ctxhost_engine_kit::history_fold::HistoryFold;
-use ctxhost_engine_kit::ledger::{LedgerLimits, LedgerReader, SummaryLedger};
+use ctxhost_engine_kit::ledger::{LedgerLimits, LedgerReader};
 use ctxhost_engine_kit::replacement::{Replacement, ReplacementMap};
 use ctxhost_engine_kit::requests::{RequestForm, SizedRequest};
 use ctxhost_engine_kit::tail::{self, TranscriptTail};
 
 use super::LAYER;
 use super::inputs::LegacyCompaction;
+use super::summary_task::{LEAST_SUMMARY_CHARS, SummaryTask};
 use crate::settings::{CHARS_PER_TOKEN, Settings, share_of};
 use crate::tool_result_guard;
 
-/// Lower bound of a summary, in weighted characters: five headings, an envelope and a few lines.
-pub(super) const LEAST_SUMMARY_CHARS: u64 = 1_000;
 /// Part of the tail that an earlier request may take where it leaves no room for what is before it.
 const REQUEST_PART: u64 = 4;
+/// Share of the budget up to which a summary gets more than its room.
+// A third stays free for new entries.
+const FILLED_SHARE: f64 = 2.0 / 3.0;
 /// Times that a tail is made longer to reach the floor.
 const FLOOR_STEPS: u32 = 4;
 /// Halvings of the tail before only its newest frame is left.
 const TAIL_HALVINGS: u32 = 2;
-
-/// One summary to write, with its limits.
-#[derive(Clone, Debug)]
-pub(crate) struct SummaryTask {
-    /// The history it replaces.
-    pub(crate) history: HistoryFold,
-    /// Limit with envelope and without ledger, in weighted characters.
-    pub(crate) limit_chars: u64,
-    /// Its ledger.
-    pub(crate) ledger: SummaryLedger,
-    /// Limits of the ledger.
-    pub(crate) ledger_limits: LedgerLimits,
-    /// Maximum size of the ledger, in weighted characters.
-    ledger_chars: u64,
-    /// Whether it covers the beginning of a turn that continues in the tail; the request itself is
-    /// kept.
-    pub(crate) is_turn_prefix: bool,
-}
-
-impl SummaryTask {
-    fn new(
-        ledgers: &mut LedgerReader<'_>,
-        history: HistoryFold,
-        target: &CutTarget,
-        is_turn_prefix: bool,
-    ) -> SummaryTask {
-        let ledger = ledgers.read(history.gaps());
-        let mut task = SummaryTask {
-            history,
-            limit_chars: 0,
-            ledger,
-            ledger_limits: target.ledger,
-            ledger_chars: 0,
-            is_turn_prefix,
-        };
-        task.limit_ledger(target.ledger, u64::MAX);
-        task
-    }
-
-    fn limit_ledger(&mut self, limits: LedgerLimits, most_chars: u64) {
-        self.ledger_limits = self.ledger.fit_limits(limits, most_chars);
-        self.ledger_chars = self.ledger.chars(self.ledger_limits);
-    }
-
-    fn max_tokens(&self) -> u64 {
-        (self.limit_chars + self.ledger_chars).div_ceil(CHARS_PER_TOKEN)
-    }
-
-    fn shed_sections(&mut self, excess_chars: u64) {
-        let least_chars = self.limit_chars.min(LEAST_SUMMARY_CHARS);
-        self.limit_chars = self.limit_chars.saturating_sub(excess_chars).max(least_chars);
-    }
-
-    fn shed_ledger(&mut self, excess_chars: u64) {
-        let left_chars = self.ledger_chars.saturating_sub(excess_chars);
-        self.limit_ledger(self.ledger_limits, left_chars);
-    }
-}
 
 /// A segment of the transcript.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -191,9 +135,22 @@ impl RequestLimit {
     }
 }
 
+/// Chooses the cut, and gives the summary of the history what stays free.
+pub(crate) fn choose_cut(inputs: &LegacyCompaction<'_>) -> Option<CompactionCut> {
+    let mut cut = choose_tail(inputs)?;
+    let (before, after) = (inputs.transcript.total_tokens(), cut.tokens_after());
+    let share = if inputs.request.attempt > 1 { 0.0 } else { FILLED_SHARE };
+    let free_tokens = share_of(inputs.request.budget, share).saturating_sub(after);
+    // The compaction must shrink the transcript.
+    let free_tokens = free_tokens.min(before.saturating_sub(after) / 2);
+    let task = cut.tasks.iter_mut().find(|task| !task.is_turn_prefix);
+    task.into_iter().for_each(|task| task.free_chars = free_tokens * CHARS_PER_TOKEN);
+    Some(cut)
+}
+
 /// Chooses the longest tail with which the transcript falls below the target; `None` without
 /// history before the cut if the transcript already fits.
-pub(crate) fn choose_cut(inputs: &LegacyCompaction<'_>) -> Option<CompactionCut> {
+fn choose_tail(inputs: &LegacyCompaction<'_>) -> Option<CompactionCut> {
     let ledgers = &mut LedgerReader::new(inputs.transcript);
     let LegacyCompaction { transcript, request, settings, .. } = inputs;
     let window_tokens = request.model.window_tokens;
@@ -359,7 +316,7 @@ fn at(
     for (gaps, is_turn_prefix) in [(history, false), (prefix, true)] {
         let history = HistoryFold::anchored_at_largest(transcript, gaps);
         if !history.is_empty() && history.new_tokens(transcript) >= target.min_fold_tokens {
-            tasks.push(SummaryTask::new(ledgers, history, target, is_turn_prefix));
+            tasks.push(SummaryTask::new(ledgers, history, target.ledger, is_turn_prefix));
         }
     }
     divide_room(transcript, target, &mut tasks);

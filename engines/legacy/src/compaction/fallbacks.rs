@@ -10,10 +10,10 @@ use ctxhost_engine_kit::summary::{SummarySections, extract_sections, merge, mess
 use futures_util::future::try_join_all;
 
 use super::chunks::{divide_into_parts, split_off_oversized, unsummarised_groups};
-use super::cut::SummaryTask;
 use super::inputs::LegacyCompaction;
 use super::model_request::{ModelSummary, is_final, request_with_retries};
 use super::prompt::{PartialSummary, PromptTemplate, render_groups};
+use super::summary_task::SummaryTask;
 use crate::settings::share_of;
 
 /// From this attempt on older history is summarised extractively.

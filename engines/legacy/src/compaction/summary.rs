@@ -18,12 +18,12 @@ use ctxhost_text::redact::redact;
 use ctxhost_text::truncate::cap_with_marker;
 
 use super::appendix;
-use super::cut::SummaryTask;
 use super::fallbacks::{SummaryInput, summarise_with_fallbacks};
 use super::inputs::LegacyCompaction;
 use super::model_request::ModelSummary;
 use super::prompt::PromptTemplate;
 use super::quality::{SummaryExpectations, check_summary, has_all_sections};
+use super::summary_task::SummaryTask;
 use crate::settings::{IdentifierPolicy, SummariserChoice, share_of};
 
 /// Size of the envelope, in weighted characters.
@@ -111,7 +111,8 @@ impl<'a> FoldSummariser<'a> {
     fn summarise_extractively(&self, notes: Vec<String>) -> Result<CheckedSummary> {
         let mut sections = self.extracted();
         let appendix = self.appendix();
-        sections.fit(self.body_chars(&appendix));
+        let room_chars = self.task.section_chars().saturating_sub(ENVELOPE_CHARS);
+        sections.fit(room_chars.saturating_sub(weighted_chars(&appendix) + 2));
         let text = self.with_ledger(&sections.render(), &appendix);
         let expected = SummaryExpectations {
             // Pseudonyms are not derived from the sections, so they cannot be compared.
@@ -254,7 +255,8 @@ impl<'a> FoldSummariser<'a> {
     /// Sections, ledger and appendix.
     fn with_ledger(&self, body: &str, appendix: &str) -> String {
         let shown = joined(body, appendix);
-        let blocks = self.task.ledger.render(self.task.ledger_limits, &shown);
+        let limits = self.task.limits_beside(weighted_chars(&shown) + ENVELOPE_CHARS);
+        let blocks = self.task.ledger.render(limits, &shown);
         self.inputs.anonymised(&joined(&joined(body, &blocks), appendix)).into_owned()
     }
 
