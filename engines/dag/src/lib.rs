@@ -16,6 +16,8 @@ mod condense;
 mod leaf;
 mod node;
 mod outline;
+#[cfg(test)]
+mod prompt_note_tests;
 mod replaced;
 mod selection;
 mod session;

@@ -14,6 +14,8 @@ mod compaction;
 mod embedding;
 mod folded;
 mod fusion;
+#[cfg(test)]
+mod prompt_note_tests;
 mod session;
 mod settings;
 mod short_move;

@@ -22,7 +22,7 @@ pub const NO_ENTRY: u32 = u32::MAX;
 
 /// Size of a slice, in tokens: a paragraph.
 // User messages are short and lose more when cut, so their slices are larger.
-const SLICE_TOKENS: u64 = 100;
+pub(super) const SLICE_TOKENS: u64 = 100;
 const USER_SLICE_TOKENS: u64 = 200;
 /// Bytes of a text that are indexed; a longer one is data.
 const INDEXED_BYTES: usize = 200_000;

@@ -155,6 +155,16 @@ impl RequestLayout {
         self.notes.pop_first().is_some()
     }
 
+    /// Drops the oldest notes until the layout fits a budget, or has none.
+    pub(super) fn drop_notes_until(
+        &mut self,
+        budget_tokens: u64,
+        transcript: &Transcript,
+        style: &LayoutStyle,
+    ) {
+        while self.tokens(transcript, style) > budget_tokens && self.drop_oldest_note() {}
+    }
+
     /// Whether the model sees an entry or a part of it.
     pub fn shows(&self, seq: u64) -> bool {
         seq >= self.cut || self.kept.contains_key(&seq)

@@ -1,5 +1,6 @@
 //! The layout for the next request: the last one with a note for a new prompt, or another one.
 
+use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::{AssembleRequest, Plan, Transcript};
 
 use crate::budget::own_text_tokens;
@@ -7,12 +8,15 @@ use crate::settings::share_of;
 
 use super::history_index::HistoryIndex;
 use super::layout::{LayoutStyle, RequestLayout, whole_plan};
-use super::selection::SliceFinder;
+use super::selection::{SliceFinder, paragraph_tokens};
 use super::tail::{join_texts, left_beside};
 
 /// Share of the budget that stays free beside a note.
 // Otherwise the answer to a short question would move the window.
 const NOTE_MARGIN_SHARE: f64 = 0.02;
+
+/// With less than this share of the budget free, the window moves at a new prompt.
+const MOST_DUE_SHARE: f64 = 0.05;
 
 /// Shares of a budget for a note.
 #[derive(Clone, Copy, Debug)]
@@ -50,20 +54,28 @@ impl LayoutUpdate {
         let mut is_new = kept.is_none();
         let mut layout = kept.unwrap_or_else(|| move_window(None));
         let notes = layout.notes.len();
+        // Notes go first: the prefix before them stays valid.
+        layout.drop_notes_until(budget_tokens, transcript, style);
+        if layout.tokens(transcript, style) > budget_tokens {
+            layout = move_window(Some(&layout));
+            is_new = true;
+        } else if position_of_new_prompt(index, transcript, request, &layout).is_some()
+            && !has_note_room(&layout, transcript, budget_tokens, style)
+        {
+            // The next entries would move the window anyway, and the prompt would find nothing until then.
+            let moved = move_window(Some(&layout));
+            if has_note_room(&moved, transcript, budget_tokens, style) {
+                layout = moved;
+                is_new = true;
+            }
+        }
+        // Behind a move, and where the note was too large for the budget: a prompt is as new as before.
         if let Some(newest) = position_of_new_prompt(index, transcript, request, &layout) {
             add_note(newest, &mut layout);
+            layout.drop_notes_until(budget_tokens, transcript, style);
             is_new = true;
         }
-        // Notes go first: the prefix before them stays valid.
-        let mut tokens = layout.tokens(transcript, style);
-        while tokens > budget_tokens && layout.drop_oldest_note() {
-            tokens = layout.tokens(transcript, style);
-        }
-        if tokens > budget_tokens {
-            layout = move_window(Some(&layout));
-            tokens = layout.tokens(transcript, style);
-            is_new = true;
-        }
+        let tokens = layout.tokens(transcript, style);
         is_new |= layout.notes.len() != notes;
         layout.head_names = None;
         if tokens > budget_tokens && tokens >= transcript.total_tokens() {
@@ -73,6 +85,21 @@ impl LayoutUpdate {
         let plan = Plan { estimated_tokens: tokens, ..layout.plan(transcript, index, style) };
         LayoutUpdate { layout: Some(layout), is_new, plan }
     }
+}
+
+/// Whether a note with one paragraph fits, if need be in place of the notes that a layout has.
+fn has_note_room(
+    layout: &RequestLayout,
+    transcript: &Transcript,
+    budget_tokens: u64,
+    style: &LayoutStyle,
+) -> bool {
+    let least_tokens = paragraph_tokens();
+    let note_tokens: u64 = layout.notes.values().map(|note| tokens::estimate(note)).sum();
+    let kept_tokens = layout.tokens(transcript, style).saturating_sub(note_tokens);
+    // In a small budget the window would move for hardly anything else.
+    least_tokens > share_of(budget_tokens, MOST_DUE_SHARE)
+        || kept_tokens + least_tokens <= budget_tokens
 }
 
 /// Position of a new prompt that can have a note before it.
@@ -104,9 +131,11 @@ impl SliceFinder<'_> {
         instead: impl FnOnce(u64, &RequestLayout) -> String,
         layout: &mut RequestLayout,
     ) {
-        let most_tokens = share_of(budget_tokens, 1.0 - NOTE_MARGIN_SHARE);
+        let margin_tokens = share_of(budget_tokens, NOTE_MARGIN_SHARE);
         let free = |layout: &RequestLayout| {
-            most_tokens.saturating_sub(layout.tokens(self.transcript, style))
+            let free_tokens = budget_tokens.saturating_sub(layout.tokens(self.transcript, style));
+            // Without a margin the next entries drop the note, but the prompt has been answered then.
+            free_tokens.saturating_sub(margin_tokens).max(free_tokens.min(paragraph_tokens()))
         };
         let mut free_tokens = free(layout);
         let name_tokens = share_of(budget_tokens, shares.names);
@@ -118,8 +147,11 @@ impl SliceFinder<'_> {
         let own_tokens = own_text_tokens(budget_tokens).saturating_sub(layout.own_tokens());
         let room_tokens = room_tokens.min(free_tokens).min(own_tokens);
         // In a small room what was found comes first: names alone do not answer what the user asks.
-        let found_tokens =
-            room_tokens.saturating_sub(name_tokens).max(room_tokens / 2).min(most_found_tokens);
+        let found_tokens = room_tokens
+            .saturating_sub(name_tokens)
+            .max(room_tokens / 2)
+            .max(room_tokens.min(paragraph_tokens()))
+            .min(most_found_tokens);
         let mut found = self.render_note(found_tokens, layout);
         if found.is_empty() {
             found = instead(found_tokens, layout);

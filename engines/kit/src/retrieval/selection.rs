@@ -10,7 +10,7 @@ use crate::excerpt::{GAP_TOKENS, HEADER_TOKENS, frame_tokens, quote_parts, rende
 use crate::rules::UserRules;
 use ctxhost_text::hash::BuildIdentityHasher;
 
-use super::history_index::{HistoryIndex, TextSlice};
+use super::history_index::{HistoryIndex, SLICE_TOKENS, TextSlice};
 use super::layout::RequestLayout;
 use super::ranked_slices::RankedSlices;
 
@@ -94,10 +94,10 @@ impl<'a> SliceFinder<'a> {
         is_candidate: impl Fn(u64) -> bool,
         is_shown: impl Fn(u64, &str) -> bool,
     ) -> String {
-        let Some(free_tokens) = room_tokens.checked_sub(frame_tokens() + LEAST_EXCERPT_TOKENS)
-        else {
+        let free_tokens = room_tokens.saturating_sub(frame_tokens());
+        if free_tokens < LEAST_EXCERPT_TOKENS {
             return String::new();
-        };
+        }
         let cost = |slice: &TextSlice, is_in: bool| {
             u64::from(slice.tokens) + GAP_TOKENS + if is_in { 0 } else { HEADER_TOKENS }
         };
@@ -169,6 +169,11 @@ impl<'a> SliceFinder<'a> {
         let secrets = self.index.names.secrets_of(entry.seq(), entry.text());
         quote_parts(&secrets, &slices.map(TextSlice::range).collect::<Vec<_>>())
     }
+}
+
+/// Size of an excerpt with one paragraph, in tokens.
+pub(super) fn paragraph_tokens() -> u64 {
+    frame_tokens() + HEADER_TOKENS + GAP_TOKENS + SLICE_TOKENS
 }
 
 /// Whether an entry is not part of a call and its results, and can be kept alone.
