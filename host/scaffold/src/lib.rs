@@ -55,7 +55,7 @@ pub enum ScaffoldError {
         /// The folder.
         folder: PathBuf,
     },
-    /// A file or folder could not be written. Earlier files are kept.
+    /// A file or folder could not be written. The folder of the engine does not exist then.
     #[error("cannot write {}: {source}", path.display())]
     Unwritable {
         /// The file or folder.
@@ -80,6 +80,10 @@ impl EngineScaffold {
             io::ErrorKind::AlreadyExists => ScaffoldError::Exists { folder: folder.into() },
             _ => unwritable(folder)(error),
         })?;
+        remove_on_error(folder, || self.write_files(folder))
+    }
+
+    fn write_files(&self, folder: &Path) -> Result<Vec<PathBuf>, ScaffoldError> {
         let mut written = Vec::new();
         for FileTemplate { path, text } in templates::files_for(self.language) {
             let path = PathBuf::from(self.filled(path));
@@ -108,6 +112,17 @@ impl EngineScaffold {
         ];
         words.iter().fold(text.to_owned(), |text, (place, word)| text.replace(place, word))
     }
+}
+
+/// Fills a new folder, and removes it if that fails: half of it would refuse the next attempt.
+fn remove_on_error<T>(
+    folder: &Path,
+    fill: impl FnOnce() -> Result<T, ScaffoldError>,
+) -> Result<T, ScaffoldError> {
+    fill().inspect_err(|_| {
+        // The first error is the one to report.
+        let _ = fs::remove_dir_all(folder);
+    })
 }
 
 fn write_file(path: &Path, text: &str) -> Result<(), ScaffoldError> {

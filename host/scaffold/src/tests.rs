@@ -134,3 +134,17 @@ fn the_config_and_the_pins_are_committed() {
         assert!(readme.contains("Commit `ctxhost.toml` and `ctxhost.lock`"), "{readme}");
     }
 }
+
+#[test]
+fn a_folder_that_cannot_be_filled_does_not_refuse_the_next_attempt() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path().join("keep-errors");
+    fs::create_dir(&folder).unwrap();
+    let full = || unwritable(&folder)(io::ErrorKind::StorageFull.into());
+    let filled = remove_on_error(&folder, || {
+        fs::write(folder.join("Makefile"), "").unwrap();
+        Err::<(), _>(full())
+    });
+    assert!(filled.is_err() && !folder.exists());
+    scaffold(ScaffoldLanguage::C, version()).write(&folder).unwrap();
+}
