@@ -7,10 +7,12 @@ use super::error::CliError;
 use super::install::InstallTarget;
 use super::locked;
 use super::output::Output;
-use ctxhost_agent::installation::{EngineSyncReport, EngineSyncResult, SyncError, SyncedEngine};
+use ctxhost_agent::installation::{
+    EngineSyncReport, EngineSyncResult, InstallationError, SyncError, SyncedEngine,
+};
 use ctxhost_config::Config;
 use ctxhost_engine::short_digest;
-use ctxhost_trust::{LOCK_NAME, PackageError};
+use ctxhost_trust::{LOCK_NAME, LockFile, PackageError};
 
 /// Install the engines that ctxhost.lock names.
 ///
@@ -27,7 +29,12 @@ impl SyncArgs {
     ) -> Result<ExitCode, CliError> {
         let target = InstallTarget::open(config_path)?;
         let report = target.installation().sync(locked::is_requested())?;
-        output.print(&describe_report(&report))?;
+        // With --locked the report does not tell a missing lock file from an empty one.
+        let lock = LockFile::read(&target.config);
+        let has_lock = lock.map_err(|error| CliError::user(error.to_string()))?.is_some();
+        if has_lock {
+            output.print(&describe_report(&report))?;
+        }
         // All of them: one missing library should not hide that another one was changed.
         let failures = report.engines.into_iter().filter_map(failure);
         if let Some(failure) = failures.reduce(CliError::with) {
@@ -38,6 +45,10 @@ impl SyncArgs {
             if target.config.exists() {
                 locked::check_engines(&locked::with_lock(Config::load(&target.config)?))?;
             }
+        }
+        if !has_lock {
+            let lock = LockFile::path_for(&target.config);
+            return Err(InstallationError::NoLock { lock }.into());
         }
         Ok(ExitCode::SUCCESS)
     }

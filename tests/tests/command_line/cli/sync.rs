@@ -205,9 +205,12 @@ fn paths_of_earlier_versions_become_relative() {
 
 #[test]
 fn a_checkout_without_a_lock_file_is_not_in_order() {
-    let (code, text) = Place::with("").run(&["sync"]);
-    assert_eq!(code, Some(2), "{text}");
-    assert!(text.contains("ctxhost.lock does not exist"), "{text}");
+    for arguments in [&["sync"][..], &["sync", "--locked"]] {
+        let (code, text) = Place::with("").run(arguments);
+        assert_eq!(code, Some(2), "{arguments:?}: {text}");
+        assert!(text.contains("ctxhost.lock does not exist"), "{text}");
+        assert!(!text.contains("names no engines"), "{text}");
+    }
 }
 
 #[test]
