@@ -89,7 +89,7 @@ impl PinSource {
             PinSource::Lock => (
                 "ctxhost.lock",
                 format!(
-                    "`ctxhost sync` restores it from its recorded source, `ctxhost install FILE` from the \
+                    "`ctxhost sync` restores it if ctxhost.lock names its source, `ctxhost install FILE` from the \
                      file it came from; `ctxhost uninstall {id}` removes it"
                 ),
             ),

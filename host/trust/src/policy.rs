@@ -5,7 +5,7 @@ use std::path::Path;
 use super::lock::{EngineLock, LOCK_NAME, LockError, LockFile};
 use super::signature::{Signature, TrustedKeys};
 use super::{Conformance, TrustLevel};
-use ctxhost_engine::{EngineFile, LoadError, PinSource, inspect_pinned};
+use ctxhost_engine::{EngineFile, LoadError, PinSource, inspect_pinned, short_digest};
 
 /// The trust settings of a config.
 #[derive(Clone, Debug, Default)]
@@ -269,8 +269,18 @@ impl TrustPolicy {
     }
 }
 
-/// The refusal of a file that was unreadable when it was checked: it must not be loaded even if it
-/// is readable a moment later.
+/// The refusal of a file that was unreadable when it was checked, or had other bytes: it must not be loaded even if
+/// that changes a moment later.
 pub fn unreadable_reason(error: &LoadError) -> String {
-    format!("it could not be checked, so open it again ({error})")
+    match error {
+        LoadError::HashMismatch { path, expected, found } => {
+            let (found, expected) = (short_digest(found), short_digest(expected));
+            let path = path.display();
+            format!(
+                "{path} has sha256 {found}, and the pinned one is {expected}; put the pinned file there, or pin \
+                 these bytes with `ctxhost install {path}`"
+            )
+        }
+        _ => format!("it could not be checked, so open it again ({error})"),
+    }
 }

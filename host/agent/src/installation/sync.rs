@@ -220,7 +220,15 @@ impl EngineSync<'_> {
             None => entered.filter(|path| self.folders.former.contains(path)).map(Path::to_owned),
         };
         let path = source.filter(|path| pin.source.is_some() || path.is_file());
-        self.package(&path.ok_or(SyncError::NoSource)?, pin).map(Box::new).map(UsableFile::Package)
+        let path = path.ok_or_else(|| self.unusable_file(pin, installed, stays))?;
+        self.package(&path, pin).map(Box::new).map(UsableFile::Package)
+    }
+
+    /// Why a file that exists cannot be used, where the lock file names no source to replace it from.
+    fn unusable_file(&self, pin: &Pin, installed: &Path, entered: Option<&Path>) -> SyncError {
+        let present = entered.into_iter().chain([installed]).find(|path| path.exists());
+        let error = present.and_then(|path| self.package(path, pin).err());
+        error.unwrap_or(SyncError::NoSource)
     }
 
     fn source_path(&self, source: &str) -> Result<PathBuf, SyncError> {
