@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use self::event_printer::EventPrinter;
 use super::config::watched_config;
-use super::error::{CliError, is_failed_disk};
+use super::error::{CliError, disk_hint, is_failed_disk};
 use super::output::Output;
 use super::run_setup;
 use super::session_arg::shell_quote;
@@ -173,7 +173,11 @@ impl ChatArgs {
             }
             None => {
                 let folder = session_folder(cwd);
-                let newest = if self.resume { folder.newest_of(cwd) } else { None };
+                let newest = if self.resume {
+                    folder.newest_of(cwd).map_err(CliError::unlisted)?
+                } else {
+                    None
+                };
                 Ok(match newest {
                     Some(kept) => Session::open(&kept.path)?.into(),
                     None => ChatSession::created(folder.start_session(cwd)?),
@@ -289,9 +293,10 @@ async fn send_once(
 fn turn_error(error: TurnError) -> CliError {
     match &error {
         TurnError::Session(SessionError::Io { source, .. }) if is_failed_disk(source) => {
-            CliError::internal(error.to_string()).hint(
-                "ctxhost kept the message; free space on its disk, or make it writable, then send \"continue\"",
-            )
+            CliError::internal(error.to_string()).hint(format!(
+                "ctxhost kept the message; {}, then send \"continue\"",
+                disk_hint(source)
+            ))
         }
         _ => error.into(),
     }

@@ -21,6 +21,7 @@ use ctxhost_agent::engine_options::failure_log;
 use ctxhost_agent::engine_registry::EngineRegistry;
 use ctxhost_context::{CompactionOutcome, CompactionVerdict, SessionDirectory};
 use ctxhost_engine::{OnEngineError, state_folder};
+use ctxhost_import::recorded_window;
 use ctxhost_session::{CompactionRecovery, Session};
 
 /// Compact a Pi session with an engine.
@@ -70,8 +71,9 @@ impl CompactArgs {
             let name = run_setup::named_engine_or_slot(self.engine.as_deref(), &config, output)?;
             let specs = registry.chain(&config, &name);
             let mut specs = specs.map_err(|error| registry_error(&config, &name, error))?;
+            let recorded = recorded_window(&session);
             let (mut options, window) =
-                run_setup::run_options(&config, &registry, session.model(), self.window, None)?;
+                run_setup::run_options(&config, &registry, session.model(), self.window, recorded)?;
             run_setup::add_workspace_rules(&session, &mut specs, &mut options, output);
             // A dry run must not change the quarantine of an engine either.
             if !self.dry_run {

@@ -45,12 +45,13 @@ impl ContextArgs {
         let model = session.model();
         let window = run_setup::model_window(&config, model.as_ref(), self.window, recorded_tokens);
         let (preview, error) = run_setup::preview(&config, session, &window);
-        if let Some(error) = error {
-            output.note(&format!("the next request fails: {}", error.into_message()));
+        let error = error.map(CliError::into_message);
+        if let Some(error) = &error {
+            output.note(&format!("the next request fails: {error}"));
         }
         let usage = ContextUsage::from_transcript(&preview.view);
         if self.json {
-            return print_json(&usage, &window, &preview, output);
+            return print_json(&usage, &window, &preview, error.as_deref(), output);
         }
         let head = format!(
             "{} · window {} ({}) · engine {}\n\n",
@@ -60,7 +61,8 @@ impl ContextArgs {
             config.slot().engine
         );
         let compaction = CompactionPolicy::for_request(&config.compaction, false);
-        let next = NextRequest::new(&preview, compaction, window.window_tokens);
+        let mut next = NextRequest::new(&preview, compaction, window.window_tokens);
+        next.is_refused = error.is_some();
         output.print(&(head + &context_usage::render(&usage, next, output.style())))?;
         Ok(ExitCode::SUCCESS)
     }
@@ -70,6 +72,7 @@ fn print_json(
     usage: &ContextUsage,
     window: &ReplayWindow,
     preview: &PromptPreview,
+    error: Option<&str>,
     output: &mut Output,
 ) -> Result<ExitCode, CliError> {
     let budget_tokens = preview.budget.tokens;
@@ -80,9 +83,10 @@ fn print_json(
             "engine": preview.engine,
             "tokens": preview.tokens,
             "needs_compaction": preview.needs_compaction,
+            "error": error,
         },
         "free_tokens": budget_tokens.saturating_sub(preview.tokens),
-        "turns_until_full": usage.turns_left(budget_tokens),
+        "turns_until_full": usage.turns_left(budget_tokens).filter(|_| error.is_none()),
     });
     output.print_json(&figures)?;
     Ok(ExitCode::SUCCESS)

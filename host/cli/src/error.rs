@@ -71,6 +71,11 @@ impl CliError {
         CliError { kind: CliErrorKind::Untrusted, message: message.into(), hints: Vec::new() }
     }
 
+    /// A folder of sessions that exists and cannot be read: exit code 1.
+    pub(super) fn unlisted(error: SessionError) -> Self {
+        CliError::internal(error.to_string())
+    }
+
     /// Whether an engine must not be loaded.
     pub(super) fn is_untrusted(&self) -> bool {
         self.kind == CliErrorKind::Untrusted
@@ -209,11 +214,18 @@ impl From<SessionError> for CliError {
         };
         recording.unwrap_or_else(|| match &error {
             SessionError::Io { source, .. } if is_failed_disk(source) => {
-                CliError::internal(error.to_string())
-                    .hint("free space on its disk, or make it writable")
+                CliError::internal(error.to_string()).hint(disk_hint(source))
             }
             _ => CliError::user(error.to_string()),
         })
+    }
+}
+
+/// What to do about a disk on which nothing can be written.
+pub(super) fn disk_hint(error: &std::io::Error) -> &'static str {
+    match error.kind() {
+        std::io::ErrorKind::FileTooLarge => "raise the limit for the size of a file (`ulimit -f`)",
+        _ => "free space on its disk, or make it writable",
     }
 }
 
@@ -384,6 +396,17 @@ mod tests {
     use super::*;
     use ctxhost_models::ModelName;
     use ctxhost_models::failover::ModelAttempt;
+
+    #[test]
+    fn a_file_above_a_limit_is_not_a_full_disk() {
+        let shown = |kind: std::io::ErrorKind| {
+            let path = "/s.jsonl".into();
+            CliError::from(SessionError::Io { action: "append to", path, source: kind.into() })
+                .to_string()
+        };
+        assert!(shown(std::io::ErrorKind::FileTooLarge).ends_with("(`ulimit -f`)"));
+        assert!(shown(std::io::ErrorKind::StorageFull).contains("free space on its disk"));
+    }
 
     #[test]
     fn the_setting_for_another_model_is_named_if_the_only_one_is_overloaded() {

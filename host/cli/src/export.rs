@@ -50,7 +50,7 @@ impl ExportArgs {
         output: &mut Output,
     ) -> Result<ExitCode, CliError> {
         let path = find_session(&self.session, config_path)?;
-        let session = open_session(&path, output)?.session;
+        let session = open_session(&path, output)?.into_session_with_window()?;
         let counts = match self.format {
             ExportFormat::Json => self.export_json(&session, &path, output)?,
             ExportFormat::Markdown => {

@@ -47,7 +47,10 @@ impl FsckArgs {
         let found = self.find()?;
         let mut report = FsckSummary::default();
         for folder in &found.folders {
-            report.folder(folder, self.repair);
+            report.add_note(FsckReport::check_folder(folder), self.repair);
+        }
+        for path in &found.others {
+            report.add_note(FsckReport::check_leftover(path), self.repair);
         }
         let mut checker = SessionChecker::default();
         for SessionFile { path, origin } in &found.files {
@@ -72,8 +75,10 @@ impl FsckArgs {
         if self.paths.is_empty() {
             let root = sessions_root();
             // A machine that never ran a chat has no such folder, which is not an error.
-            if root.is_dir() {
-                found.folder(&root, true)?;
+            match root.metadata() {
+                Ok(_) => found.folder(&root, true)?,
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) => return Err(unlisted(&root, &error)),
             }
         }
         let named: HashSet<&Path> = self.paths.iter().map(PathBuf::as_path).collect();
@@ -125,6 +130,8 @@ struct FsckTargets {
     files: Vec<SessionFile>,
     /// Folders that ctxhost created, which other users must not be able to read.
     folders: Vec<PathBuf>,
+    /// Files of no session that exists.
+    others: Vec<PathBuf>,
 }
 
 impl FsckTargets {
@@ -138,16 +145,21 @@ impl FsckTargets {
             } else if path.extension().is_some_and(|extension| extension == "jsonl") {
                 let origin = if is_own { FileOrigin::ChatFolder } else { FileOrigin::UserFolder };
                 self.files.push(SessionFile { path, origin });
+            } else if session_of(&path).is_some_and(|session| !session.exists()) {
+                self.others.push(path);
             }
         }
         Ok(())
     }
 }
 
+fn unlisted(folder: &Path, error: &std::io::Error) -> CliError {
+    CliError::internal(format!("cannot list {}: {error}", folder.display()))
+}
+
 /// The paths in a folder, sorted. Symbolic links are skipped, since they could form a cycle.
 fn folder_entries(folder: &Path) -> Result<Vec<PathBuf>, CliError> {
-    let unread =
-        |error| CliError::user(format!("cannot read the folder {}: {error}", folder.display()));
+    let unread = |error| unlisted(folder, &error);
     let entries = std::fs::read_dir(folder).map_err(unread)?;
     let paths = entries.map(|entry| entry.map(|entry| entry.path()));
     let mut paths = paths.collect::<std::io::Result<Vec<_>>>().map_err(unread)?;
@@ -159,7 +171,7 @@ fn folder_entries(folder: &Path) -> Result<Vec<PathBuf>, CliError> {
 /// The results of all checks.
 #[derive(Debug, Default)]
 struct FsckSummary {
-    /// Folders that other users can read, or that were repaired.
+    /// Folders that other users can read, and files of no session; or that were repaired.
     folders: Vec<FolderReport>,
     sessions: Vec<FsckReport>,
 }
@@ -171,10 +183,9 @@ struct FolderReport {
 }
 
 impl FsckSummary {
-    fn folder(&mut self, folder: &Path, repair: bool) {
-        let note = FsckReport::check_folder(folder);
+    fn add_note(&mut self, note: Option<FsckNote>, repair: bool) {
         let report =
-            |note: FsckNote| FolderReport { repaired: repair.then(|| note.repair_mode()), note };
+            |note: FsckNote| FolderReport { repaired: repair.then(|| note.repair()), note };
         self.folders.extend(note.map(report));
     }
 
@@ -325,6 +336,28 @@ mod tests {
         for shown in [&session["path"], &session["notes"][0]["path"]] {
             assert!(shown.as_str().unwrap().contains("caf\u{fffd}.jsonl"), "{report}");
         }
+    }
+
+    #[test]
+    fn a_new_session_that_never_got_its_name_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let (left, young) =
+            (at("s.jsonl.new-e9eb55db4e5bf54b"), at("t.jsonl.new-e9eb55db4e5bf54b"));
+        let others = [at("s.jsonl.new-notes"), at("s.jsonl.damaged")];
+        for path in [&left, &young].into_iter().chain(&others) {
+            fs::write(path, "{}").unwrap();
+        }
+        let long_ago = std::time::SystemTime::UNIX_EPOCH;
+        for path in std::iter::once(&left).chain(&others) {
+            fs::File::options().write(true).open(path).unwrap().set_modified(long_ago).unwrap();
+        }
+        let args = FsckArgs { paths: vec![folder.path().to_owned()], repair: false, json: false };
+        let text = args.check().unwrap().to_text();
+        assert!(text.contains("s.jsonl.new-e9eb55db4e5bf54b\n  note: left by a process"), "{text}");
+        let report = repair(folder.path());
+        assert!(!report.has_failed_repair(), "{}", report.to_text());
+        assert!(!left.exists() && young.exists() && others.iter().all(|path| path.exists()));
     }
 
     #[test]

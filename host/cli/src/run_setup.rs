@@ -17,7 +17,7 @@ use ctxhost_agent::workspace::WorkspaceRules;
 use ctxhost_agent::{OfflineOptions, preview_session};
 use ctxhost_config::{Config, WindowHints};
 use ctxhost_context::{Budget, CompactionPolicy, ContextError, LiveSession, PromptPreview, Target};
-use ctxhost_engine::{EngineSpec, SlotError};
+use ctxhost_engine::{EngineSpec, SlotError, split_ids};
 use ctxhost_models::ModelName;
 use ctxhost_provider::{Completer, ConnectError, Embedder, EmbedderError};
 use ctxhost_session::Session;
@@ -68,6 +68,15 @@ pub(super) fn model_window(
     ReplayWindow { window_tokens, source, reserve_tokens, budget_tokens }
 }
 
+/// Below this an engine may need a larger window; `legacy` needs 16,000 by default.
+const SMALL_WINDOW_TOKENS: u64 = 32_000;
+
+/// Whether an engine of the chain may refuse a window of this size: a small one, or if the config limits it.
+fn may_be_refused(config: &Config, name: &str, window_tokens: u64) -> bool {
+    let has_limits = |id: &str| config.engine_config(id).get("window").is_some();
+    window_tokens < SMALL_WINDOW_TOKENS || split_ids(name).into_iter().any(has_limits)
+}
+
 /// What the next request of a session would be, for a model with this window. Nothing is sent and nothing recorded. If the
 /// engine fails, it is the whole history, with the error.
 pub(super) fn preview(
@@ -86,8 +95,8 @@ pub(super) fn preview(
         spare_tokens: 0,
     };
     let history = PromptPreview::of_history(live.view(), name.clone(), budget);
-    // Most sessions fit, and then no engine has to be opened.
-    if !history.needs_compaction {
+    // Most sessions fit, and then no engine has to be opened, unless it may refuse the window.
+    if !history.needs_compaction && !may_be_refused(config, &name, window.window_tokens) {
         return (history, None);
     }
     let target = Target {

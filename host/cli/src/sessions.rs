@@ -51,7 +51,7 @@ impl SessionsCommand {
             StoreKind::Postgres => Some(store::open(&config.store, &sessions_root())?),
         };
         let text = match (self, database) {
-            (SessionsCommand::List { cwd }, None) => list(&cwd.unwrap_or(here)),
+            (SessionsCommand::List { cwd }, None) => list(&cwd.unwrap_or(here))?,
             (SessionsCommand::List { cwd }, Some(store)) => {
                 list_stored(&*store, &cwd.unwrap_or(here))?
             }
@@ -69,15 +69,12 @@ impl SessionsCommand {
     }
 }
 
-fn list(cwd: &Path) -> String {
-    let kept = session_folder(cwd).list();
+fn list(cwd: &Path) -> Result<String, CliError> {
+    let kept = session_folder(cwd).try_list().map_err(CliError::unlisted)?;
     // Without its header nothing tells the working folder of a session: it is listed, so that it can be repaired.
     let is_listed = |kept: &&SessionFile| kept.header().is_none_or(|header| header.is_of(cwd));
     let listed: String = kept.iter().filter(is_listed).map(session_line).collect();
-    if listed.is_empty() {
-        return no_sessions();
-    }
-    listed
+    Ok(if listed.is_empty() { no_sessions() } else { listed })
 }
 
 fn list_stored(store: &dyn SessionStore, cwd: &Path) -> Result<String, CliError> {

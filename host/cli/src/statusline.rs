@@ -51,6 +51,8 @@ struct SessionStatus {
     history_tokens: u64,
     /// Whether a compaction comes before the next request.
     needs_compaction: bool,
+    /// Why the next request fails.
+    error: Option<String>,
     budget_tokens: u64,
     window_tokens: u64,
     percent: u64,
@@ -97,8 +99,8 @@ impl StatuslineArgs {
             compacted.filter(|compaction| !is_rollback(compaction)).collect();
         let (compactions, retention) =
             (compacted.len() as u64, compacted.last().and_then(retention_of));
-        // A status bar has no place for the error of an engine.
-        let next = session.map(|session| run_setup::preview(config, session, &window).0);
+        let next = session.map(|session| run_setup::preview(config, session, &window));
+        let (next, error) = next.map_or((None, None), |(next, error)| (Some(next), error));
         let tokens = next.as_ref().map_or(0, |next| next.tokens);
         let budget_tokens = next.as_ref().map_or(window.budget_tokens, |next| next.budget.tokens);
         Ok(SessionStatus {
@@ -108,6 +110,7 @@ impl StatuslineArgs {
             tokens,
             history_tokens: next.as_ref().map_or(0, |next| next.view.total_tokens()),
             needs_compaction: next.is_some_and(|next| next.needs_compaction),
+            error: error.map(CliError::into_message),
             budget_tokens,
             window_tokens: window.window_tokens,
             // Of the budget, not of the window: a compaction starts at the budget.
@@ -137,7 +140,10 @@ impl SessionStatus {
         let kept = self.retention.as_ref().map(retention::format_mean);
         let with_retention = kept.map(|share| format!("{compactions}, retention {share}"));
         let with_retention = with_retention.unwrap_or_else(|| compactions.clone());
-        let state = if self.needs_compaction {
+        let state = if self.error.is_some() {
+            // A status bar has no place for the error itself.
+            "the next request fails: see `ctxhost context`".to_owned()
+        } else if self.needs_compaction {
             "compacted before the next request".to_owned()
         } else if self.history_tokens > self.tokens {
             format!("from {} tokens of history", group_digits(self.history_tokens))
@@ -165,7 +171,8 @@ impl SessionStatus {
 
 fn newest_session() -> Result<Option<PathBuf>, CliError> {
     let cwd = std::env::current_dir()?;
-    Ok(session_folder(&cwd).newest_of(&cwd).map(|kept| kept.path))
+    let newest = session_folder(&cwd).newest_of(&cwd).map_err(CliError::unlisted)?;
+    Ok(newest.map(|kept| kept.path))
 }
 
 /// Reads the retention figures from the record of a compaction.
@@ -188,6 +195,7 @@ mod tests {
             tokens: 120_000,
             history_tokens,
             needs_compaction,
+            error: None,
             budget_tokens: 150_000,
             window_tokens: 200_000,
             percent: 80,
@@ -203,6 +211,10 @@ mod tests {
         let line = status("dag", 1_400_000, false).to_line();
         assert!(line.starts_with("dag · 80% · 120,000 of 150,000 tokens"), "{line}");
         assert!(line.ends_with("from 1,400,000 tokens of history"), "{line}");
+        let failing = SessionStatus { error: Some("too small".into()), ..status("dag", 0, true) };
+        let line = failing.to_line();
+        assert!(line.ends_with("the next request fails: see `ctxhost context`"), "{line}");
+        assert!(line.chars().count() <= MOST_CHARS, "{line}");
         let stored = SessionStatus { is_stored: true, ..status("dag", 0, false) }.to_line();
         assert!(stored.contains("ctxhost sessions list"), "{stored}");
     }

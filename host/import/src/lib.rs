@@ -33,7 +33,9 @@ mod transcript;
 pub use demo::{DEMO_PREFIX, DEMOS, DemoSession};
 pub use detect::detect;
 pub use draft::UNKNOWN_MODEL;
-pub use open::{ImportOpenError, ImportedSession, import_messages, open_bytes, open_file};
+pub use open::{
+    ImportOpenError, ImportedSession, import_messages, open_bytes, open_file, recorded_window,
+};
 pub use opencode::{DatabaseSession, list_database};
 pub use transcript::{
     ImportError, ImportFormat, ImportProblem, ImportedCompaction, ImportedItem, ImportedMessage,

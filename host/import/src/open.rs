@@ -4,8 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use ctxhost_files::{FileLines, LongLine, ZstdReader, is_zstd};
-use ctxhost_session::{RecordBody, Session, SessionError, SessionHeader};
-use serde_json::Value;
+use ctxhost_session::{Record, RecordBody, Session, SessionError, SessionHeader};
+use serde_json::{Value, json};
 
 use super::compaction::CompactionWriter;
 use super::detect::detect;
@@ -13,6 +13,9 @@ use super::json_lines::strip_bom;
 use super::surrogates::replace_halves;
 use super::transcript::{ImportError, ImportFormat, ImportProblem, ImportedTranscript};
 use super::{anthropic, claude_code, codex, gemini_cli, openai, opencode};
+
+/// The type of the record that states the window of a recording.
+const WINDOW_RECORD: &str = "ctxhost.window";
 
 /// An imported recording.
 #[derive(Debug)]
@@ -168,7 +171,33 @@ fn open_pi(name: &str, bytes: &[u8]) -> Result<ImportedSession, SessionError> {
     });
     let problems = problems.collect();
     let format = format!("pi-v{version}");
-    Ok(ImportedSession { session, format, window_tokens: None, problems })
+    let window_tokens = recorded_window(&session);
+    Ok(ImportedSession { session, format, window_tokens, problems })
+}
+
+/// The window of the recording from which a session was exported.
+pub fn recorded_window(session: &Session) -> Option<u64> {
+    let (_, data) = session.host_records(WINDOW_RECORD).last()?;
+    data.get("tokens")?.as_u64().filter(|tokens| *tokens > 0)
+}
+
+impl ImportedSession {
+    /// The session with a record of its window, which its other records do not state.
+    ///
+    /// # Errors
+    ///
+    /// [`SessionError`] if the record cannot be appended.
+    pub fn into_session_with_window(mut self) -> Result<Session, SessionError> {
+        if let Some(tokens) =
+            self.window_tokens.filter(|_| recorded_window(&self.session).is_none())
+        {
+            // At a fixed time, so that two exports are identical.
+            let timestamp_ms = self.session.leaf().map_or(0, Record::timestamp_ms);
+            let record = RecordBody::custom(WINDOW_RECORD, &json!({ "tokens": tokens }));
+            self.session.append_at(record, timestamp_ms)?;
+        }
+        Ok(self.session)
+    }
 }
 
 fn open_foreign(

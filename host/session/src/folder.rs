@@ -1,7 +1,7 @@
 //! Folders of session files, one per working folder.
 
 use std::borrow::Cow;
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead as _, BufReader, ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
 use ctxhost_files::MAX_LINE_BYTES;
@@ -90,20 +90,38 @@ impl SessionFolder {
             .map_err(io_error("create the folder", &self.path))
     }
 
-    /// The sessions in it, newest first; empty if there is no folder.
+    /// The sessions in it, newest first; empty if there is no folder, or if it cannot be read.
     pub fn list(&self) -> Vec<SessionFile> {
-        let files = std::fs::read_dir(&self.path).into_iter().flatten().flatten();
+        self.try_list().unwrap_or_default()
+    }
+
+    /// The sessions in it, newest first; empty if there is no folder.
+    ///
+    /// # Errors
+    ///
+    /// [`SessionError::Io`] if it cannot be read.
+    pub fn try_list(&self) -> Result<Vec<SessionFile>, SessionError> {
+        let files = match std::fs::read_dir(&self.path) {
+            Ok(files) => files.flatten(),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(io_error("list", &self.path)(error)),
+        };
         let mut sessions: Vec<SessionFile> =
             files.filter_map(|file| session_file(file.path())).collect();
         // Names begin with the creation time, which orders files that changed at the same time.
         sessions.sort_by(|a, b| b.changed_ms.cmp(&a.changed_ms).then_with(|| b.path.cmp(&a.path)));
-        sessions
+        Ok(sessions)
     }
 
     /// The newest session of a working folder that has a message. Sessions whose header names another folder, or cannot be
     /// read, are passed over: to continue them would send the text of another project to the model.
-    pub fn newest_of(&self, cwd: &Path) -> Option<SessionFile> {
-        self.list().into_iter().find(|session| session.is_of(cwd) && session.has_messages())
+    ///
+    /// # Errors
+    ///
+    /// [`SessionError::Io`] if the folder cannot be read.
+    pub fn newest_of(&self, cwd: &Path) -> Result<Option<SessionFile>, SessionError> {
+        let is_wanted = |session: &SessionFile| session.is_of(cwd) && session.has_messages();
+        Ok(self.try_list()?.into_iter().find(is_wanted))
     }
 }
 
@@ -212,7 +230,18 @@ mod tests {
     }
 
     fn newest(root: &Path, cwd: &Path) -> Option<PathBuf> {
-        SessionFolder::for_cwd(root, cwd).newest_of(cwd).map(|session| session.path)
+        SessionFolder::for_cwd(root, cwd).newest_of(cwd).unwrap().map(|session| session.path)
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_listed_is_an_error_and_a_missing_one_is_empty() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = SessionFolder::from_path(&root.path().join("file"));
+        assert!(folder.try_list().unwrap().is_empty());
+        // A file cannot be listed by any user, also not by root.
+        std::fs::write(folder.path(), "").unwrap();
+        let error = folder.newest_of(root.path()).unwrap_err().to_string();
+        assert!(error.starts_with("cannot list ") && folder.list().is_empty(), "{error}");
     }
 
     #[test]

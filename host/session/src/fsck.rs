@@ -10,7 +10,9 @@ mod repair;
 mod repair_lines;
 mod salvage;
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 pub use fault::{FaultKind, FsckNote, FsckNoteKind, SessionFault};
 
@@ -75,6 +77,11 @@ pub struct FsckReport {
     pub is_session: bool,
 }
 
+/// Characters of the random part of a staging file's name.
+const NONCE_CHARS: usize = 16;
+/// Age of a staging file without a session that no process is writing any more: it takes milliseconds.
+const LEFTOVER_AGE: Duration = Duration::from_secs(60);
+
 /// How a repair that failed begins.
 const NOT_REPAIRED: &str = "not repaired: ";
 
@@ -116,6 +123,20 @@ impl FsckReport {
     /// Checks the mode of a folder that ctxhost created.
     pub fn check_folder(path: &Path) -> Option<FsckNote> {
         mode_note(path, FOLDER_MODE)
+    }
+
+    /// Checks a file whose session does not exist: a crash may have ended a process before the new session got its name.
+    pub fn check_leftover(path: &Path) -> Option<FsckNote> {
+        let name = path.file_name()?.to_str()?;
+        let (_, nonce) = name.rsplit_once(&format!(".{NEW_FILE_PREFIX}"))?;
+        let is_nonce = nonce.len() == NONCE_CHARS && nonce.chars().all(|c| c.is_ascii_hexdigit());
+        let age = path.symlink_metadata().ok()?.modified().ok()?.elapsed().unwrap_or_default();
+        // A process may be writing it now.
+        if !is_nonce || age < LEFTOVER_AGE || is_held(path) {
+            return None;
+        }
+        let message = "left by a process that died before the session had a name".to_owned();
+        Some(FsckNote { kind: FsckNoteKind::LeftOver, path: path.to_owned(), message })
     }
 
     /// Repairs what can be repaired without loss, and checks again.
@@ -167,8 +188,13 @@ impl FsckReport {
                 self.is_session = true;
                 let is_message = |record: &&Record| *record.kind() == RecordKind::Message;
                 self.messages = contents.records.iter().filter(is_message).count();
+                let branch: HashSet<usize> = contents.tree.path().into_iter().collect();
+                let is_unread =
+                    |problem: &&SessionLineProblem| problem.fault == LineFault::UnreadMessage;
+                self.messages -=
+                    contents.problems.iter().filter(is_unread).count().min(self.messages);
                 for problem in &contents.problems {
-                    self.add_problem(&contents, problem, is_held);
+                    self.add_problem(&contents, &branch, problem, is_held);
                 }
             }
             Err(error) => {
@@ -200,6 +226,7 @@ impl FsckReport {
     fn add_problem(
         &mut self,
         contents: &SessionContents,
+        branch: &HashSet<usize>,
         problem: &SessionLineProblem,
         is_held: bool,
     ) {
@@ -230,8 +257,15 @@ impl FsckReport {
             }
             LineFault::Bad => FaultKind::BadLine,
         };
+        let mut message = problem.message.clone();
+        let is_left_out = record.and_then(Record::parent_id).is_some_and(|parent| {
+            let position = contents.tree.position(parent);
+            kind == FaultKind::Reordered && position.is_some_and(|at| !branch.contains(&at))
+        });
+        if is_left_out {
+            message += "; that record is left out of the conversation";
+        }
         let record = record.map(|record| record.id().to_owned());
-        let message = problem.message.clone();
         self.faults.push(SessionFault { line: problem.line, kind, record, message });
     }
 

@@ -179,8 +179,8 @@ impl ContentsParser {
             }),
         };
         let is_message = *record.kind() == RecordKind::Message;
-        let message = is_message.then(|| record.message_raw()).flatten();
-        if let Some(reason) = message.and_then(unread_reason) {
+        let unread = || unread_reason(record.message_raw().unwrap_or("null"));
+        if let Some(reason) = is_message.then(unread).flatten() {
             self.add_problem(at, LineFault::UnreadMessage, reason);
         }
         let content = LineContent::Record(self.contents.records.len());

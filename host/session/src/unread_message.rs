@@ -11,6 +11,9 @@ const ROLES: [&str; 7] =
 
 /// Why the JSON of a message cannot be read; `None` if it can.
 pub(super) fn unread_reason(message: &str) -> Option<String> {
+    if message == "null" {
+        return Some("its message is left out: the record has none".to_owned());
+    }
     let head: MessageHead<'_> = match serde_json::from_str(message) {
         Ok(head) => head,
         // Its place in the message is of no use: the caller names the line.
@@ -68,6 +71,7 @@ mod tests {
             (r#"{"role":"user","content":7}"#, "neither text nor a list"),
             (r#"{"role":"assistant","stopReason":5,"content":[]}"#, "integer `5`"),
             ("[]", "left out"),
+            ("null", "has none"),
         ] {
             let reason = unread_reason(message).unwrap();
             assert!(reason.contains(named) && !reason.contains("column"), "{message}: {reason}");

@@ -21,32 +21,27 @@ impl FileSessionStore {
 
     /// The file of a session.
     fn file(&self, id: &str) -> Result<PathBuf, SessionError> {
-        self.find(id).ok_or_else(|| SessionError::NotFound { id: id.to_owned() })
+        self.find(id)?.ok_or_else(|| SessionError::NotFound { id: id.to_owned() })
     }
 
-    fn find(&self, id: &str) -> Option<PathBuf> {
+    fn find(&self, id: &str) -> Result<Option<PathBuf>, SessionError> {
         let has_id = |path: &PathBuf| header_of(path).is_some_and(|header| header.id() == id);
         // Names of files created by ctxhost contain the id; other files have to be opened.
         let ending = format!("_{id}.jsonl");
         let is_named = |path: &&PathBuf| path.to_string_lossy().ends_with(&ending);
-        let files = self.files(&folders(&self.root));
+        let files = list_files(&folders(&self.root)?)?;
         let named = || files.iter().filter(is_named);
         let found = named().find(|path| has_id(path));
         let found = found.or_else(|| files.iter().find(|path| has_id(path)));
         // A file with a damaged header is found by its name: opening it reports how to repair it.
-        found.or_else(|| named().find(|path| header_of(path).is_none())).cloned()
-    }
-
-    fn files(&self, folders: &[PathBuf]) -> Vec<PathBuf> {
-        let sessions = folders.iter().flat_map(|folder| SessionFolder::from_path(folder).list());
-        sessions.map(|session| session.path).collect()
+        Ok(found.or_else(|| named().find(|path| header_of(path).is_none())).cloned())
     }
 }
 
 impl SessionStore for FileSessionStore {
     fn insert(&self, session: Session) -> Result<Session, SessionError> {
         let header = session.header();
-        if self.find(header.id()).is_some() {
+        if self.find(header.id())?.is_some() {
             return Err(SessionError::AlreadyExists { id: header.id().to_owned() });
         }
         SessionFolder::for_cwd(&self.root, Path::new(header.cwd())).save(session)
@@ -63,10 +58,10 @@ impl SessionStore for FileSessionStore {
     fn list(&self, cwd: Option<&Path>) -> Result<Vec<StoredSession>, SessionError> {
         let folders = match cwd {
             Some(cwd) => vec![SessionFolder::for_cwd(&self.root, cwd).path().to_owned()],
-            None => folders(&self.root),
+            None => folders(&self.root)?,
         };
-        let sessions = folders.iter().flat_map(|folder| SessionFolder::from_path(folder).list());
-        let mut found: Vec<StoredSession> = sessions
+        let mut found: Vec<StoredSession> = list_sessions(&folders)?
+            .into_iter()
             .filter_map(|session| {
                 // The folder may hold sessions of another working folder, whose name differs in separators only.
                 let is_listed = |header: &SessionHeader| cwd.is_none_or(|cwd| header.is_of(cwd));
@@ -85,9 +80,27 @@ impl SessionStore for FileSessionStore {
     }
 }
 
-fn folders(root: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(root).into_iter().flatten().flatten();
-    entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
+fn list_files(folders: &[PathBuf]) -> Result<Vec<PathBuf>, SessionError> {
+    Ok(list_sessions(folders)?.into_iter().map(|session| session.path).collect())
+}
+
+fn list_sessions(folders: &[PathBuf]) -> Result<Vec<SessionFile>, SessionError> {
+    let mut sessions = Vec::new();
+    for folder in folders {
+        sessions.append(&mut SessionFolder::from_path(folder).try_list()?);
+    }
+    Ok(sessions)
+}
+
+fn folders(root: &Path) -> Result<Vec<PathBuf>, SessionError> {
+    let entries = match std::fs::read_dir(root) {
+        Ok(entries) => entries.flatten(),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(source) => {
+            return Err(SessionError::Io { action: "list", path: root.to_owned(), source });
+        }
+    };
+    Ok(entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect())
 }
 
 fn header_of(path: &Path) -> Option<SessionHeader> {

@@ -35,6 +35,8 @@ pub(crate) struct NextRequest<'a> {
     needs_compaction: bool,
     /// When the host may compact for it.
     compaction: CompactionPolicy,
+    /// Whether it fails: no turn can be predicted.
+    pub(crate) is_refused: bool,
 }
 
 impl<'a> NextRequest<'a> {
@@ -52,6 +54,7 @@ impl<'a> NextRequest<'a> {
             tokens: *tokens,
             needs_compaction: *needs_compaction,
             compaction,
+            is_refused: false,
         }
     }
 }
@@ -140,6 +143,10 @@ fn usage_lines(filling: &ContextUsage, next: NextRequest<'_>, style: TextStyle) 
 /// What becomes of the next request.
 fn outlook(filling: &ContextUsage, next: NextRequest<'_>, style: TextStyle) -> String {
     let budget_tokens = next.window.budget_tokens;
+    if next.is_refused {
+        let text = "no request of this session succeeds with this window and engine";
+        return style.paint(Tone::Warning, text);
+    }
     if next.needs_compaction {
         let text = match next.compaction {
             CompactionPolicy::Never => {
@@ -256,6 +263,7 @@ mod tests {
         tokens: 40_000,
         needs_compaction: false,
         compaction: CompactionPolicy::WhenWanted,
+        is_refused: false,
     };
 
     #[test]
@@ -290,6 +298,9 @@ mod tests {
         assert!(text.contains("the next request is compacted first"), "{text}");
         let text = render(NextRequest { compaction: CompactionPolicy::Never, ..next });
         assert!(text.contains("waits until you compact"), "{text}");
+        let text = render(NextRequest { is_refused: true, ..next });
+        assert!(text.contains("no request of this session succeeds"), "{text}");
+        assert!(!text.contains("is compacted first") && !text.contains("full in"), "{text}");
         // The shares are of the window, as the name of a cell says.
         assert!(text.contains("results of shell            30,000  30.0%"), "{text}");
         assert!(

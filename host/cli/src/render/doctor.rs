@@ -226,8 +226,13 @@ fn describe_engine(compared: &EngineComparison) -> String {
 fn whole_sessions(report: &DoctorReport) -> Option<String> {
     let count = report.whole.len() as u64;
     let longest = report.whole.iter().map(|session| session.entries).max()?;
+    let unreadable: usize = report.whole.iter().map(|session| session.unreadable_lines).sum();
+    let skipped = match unreadable {
+        0 => String::new(),
+        lines => format!("; {} skipped", format_count(lines as u64, "unreadable line")),
+    };
     Some(format!(
-        "{} without compactions; the longest has {}\n",
+        "{} without compactions; the longest has {}{skipped}\n",
         format_count(count, "session"),
         format_count(longest, "entry")
     ))

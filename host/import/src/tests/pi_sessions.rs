@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use ctxhost_session::{RecordBody, Session};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::super::open_file;
 
@@ -49,4 +49,25 @@ fn an_error_for_a_damaged_header_names_the_repair() {
     assert!(error.contains("line 1: not JSON from column"), "{error}");
     assert!(error.contains("9 records below it"), "{error}");
     assert!(error.contains("`ctxhost fsck --repair"), "{error}");
+}
+
+#[test]
+fn the_window_of_a_recording_survives_its_export() {
+    let line = |kind: &str, payload: Value| {
+        json!({ "timestamp": "2026-11-10T11:00:00.000Z", "type": kind, "payload": payload })
+            .to_string()
+    };
+    let meta = json!({ "id": "a", "timestamp": "2026-11-10T11:00:00.000Z", "cwd": "/w" });
+    let content = json!([{ "type": "input_text", "text": "hi" }]);
+    let message = json!({ "type": "message", "role": "user", "content": content });
+    let count = json!({ "type": "token_count", "info": { "model_context_window": 128_000 } });
+    let lines =
+        [line("session_meta", meta), line("response_item", message), line("event_msg", count)];
+    let recorded = crate::open_bytes("rollout.jsonl", lines.join("\n").as_bytes()).unwrap();
+    assert_eq!(recorded.window_tokens, Some(128_000));
+    let bytes = recorded.into_session_with_window().unwrap().to_bytes();
+    let exported = crate::open_bytes("s.jsonl", &bytes).unwrap();
+    assert_eq!(exported.window_tokens, Some(128_000));
+    let again = exported.into_session_with_window().unwrap().to_bytes();
+    assert_eq!(again, bytes, "it is recorded once");
 }

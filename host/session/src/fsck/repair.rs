@@ -33,10 +33,15 @@ pub(super) fn repair(found: &FsckReport) -> Vec<String> {
         let mut message = format!(
             "{NOT_REPAIRED}the other damaged lines were not changed, restore them from a backup"
         );
-        if checksum_faults.into_iter().any(has) {
-            let checksums = checksum_path(&found.path);
-            message += &format!("; if the edit was intended, remove {}", checksums.display());
-        }
+        let checksums = checksum_path(&found.path);
+        // Without checksums the lines themselves are at fault, and stay so.
+        message += &if !checksums.exists() {
+            "; `ctxhost export` writes the branch that can be read to a new file".to_owned()
+        } else if checksum_faults.into_iter().any(has) {
+            format!("; if the edit was intended, remove {}", checksums.display())
+        } else {
+            String::new()
+        };
         actions.push(message);
     }
     actions
@@ -82,8 +87,16 @@ fn rebuild_checksums(found: &FsckReport) -> String {
 }
 
 impl FsckNote {
+    /// Removes a left-over file, or restores the mode of a file or folder; returns what was done.
+    pub fn repair(&self) -> String {
+        match self.kind {
+            FsckNoteKind::LeftOver => remove_leftover(self),
+            _ => self.repair_mode(),
+        }
+    }
+
     /// Restores the mode of a file or folder that others may read; returns what was done.
-    pub fn repair_mode(&self) -> String {
+    pub(super) fn repair_mode(&self) -> String {
         let mode = if self.path.is_dir() { FOLDER_MODE } else { FILE_MODE };
         let set = ctxhost_platform::files::set_path_mode(&self.path, mode);
         self.describe_action(set, format!("set the mode of {} to {mode:04o}", self.path.display()))

@@ -340,3 +340,35 @@ fn a_message_that_is_left_out_is_noted() {
     let note = report.notes.iter().find(|note| note.kind == FsckNoteKind::UnreadMessage).unwrap();
     assert!(report.is_intact() && note.message.starts_with("line 2: "), "{report:?}");
 }
+
+#[test]
+fn a_record_without_a_message_is_none() {
+    let folder = quick_folder();
+    let path = folder.path().join("s.jsonl");
+    let header = r#"{"type":"session","version":3,"id":"s","timestamp":"2026-11-21T01:41:21.054Z","cwd":"/"}"#;
+    let null = r#"{"type":"message","id":"a","parentId":null,"message":null}"#;
+    let missing = r#"{"type":"message","id":"b","parentId":"a"}"#;
+    fs::write(&path, format!("{header}\n{null}\n{missing}\n")).unwrap();
+    let report = FsckReport::check(&path).unwrap();
+    let unread = report.notes.iter().filter(|note| note.kind == FsckNoteKind::UnreadMessage);
+    assert_eq!((report.messages, unread.count()), (0, 2), "{report:?}");
+}
+
+#[test]
+fn moved_lines_without_checksums_name_what_is_left_out_and_no_missing_file() {
+    let folder = quick_folder();
+    let path = folder.path().join("s.jsonl");
+    let header = r#"{"type":"session","version":3,"id":"s","timestamp":"2026-11-21T01:41:21.054Z","cwd":"/"}"#;
+    let record = |id: &str, parent: &str| {
+        format!(
+            r#"{{"type":"message","id":"{id}","parentId":{parent},"message":{{"role":"user","content":"x"}}}}"#
+        )
+    };
+    let lines =
+        [record("a", "null"), record("c", "\"b\""), record("b", "\"a\""), record("d", "\"c\"")];
+    fs::write(&path, format!("{header}\n{}\n", lines.join("\n"))).unwrap();
+    let report = FsckReport::check(&path).unwrap();
+    assert!(report.faults[0].message.ends_with("left out of the conversation"), "{report:?}");
+    let repairs = report.repair().unwrap().repairs.join("\n");
+    assert!(!repairs.contains("remove") && repairs.contains("`ctxhost export`"), "{repairs}");
+}
