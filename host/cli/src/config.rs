@@ -105,13 +105,6 @@ fn check(settings: &Settings, output: &mut Output) -> Result<ExitCode, CliError>
         "" => format!("ok  config  defaults (no {FILE_NAME} in this folder or above)\n"),
         name => format!("ok  config  {name}\n"),
     };
-    text += &format!("ok  slot    context_engine = {}", slot.configured);
-    text += &match slot.reason {
-        Some(reason) => format!(" ({reason}; using {})\n", slot.engine),
-        None => "\n".to_owned(),
-    };
-    text += &shadow_line(settings);
-    text += &trust_line(settings);
     let shadows = settings.shadows();
     let mut used = split_ids(&slot.engine);
     for id in shadows.iter().flat_map(|name| split_ids(name)) {
@@ -122,13 +115,24 @@ fn check(settings: &Settings, output: &mut Output) -> Result<ExitCode, CliError>
     let others = settings.plugins.entries.keys().filter(|id| !used.contains(&id.as_str()));
     // A disabled engine may be missing or broken on purpose.
     let others = others.filter(|id| settings.plugins.disabled_reason(id).is_none());
-    let in_use = used.iter().map(|id| opened_line(settings, id));
+    let in_use: Vec<_> = used.iter().map(|id| opened_line(settings, id)).collect();
+    // The engines of the slot come first.
+    if in_use.iter().take(split_ids(&slot.engine).len()).all(Result::is_ok) {
+        text += &format!("ok  slot    context_engine = {}", slot.configured);
+        text += &match slot.reason {
+            Some(reason) => format!(" ({reason}; using {})\n", slot.engine),
+            None => "\n".to_owned(),
+        };
+    }
+    text += &shadow_line(settings);
+    text += &trust_line(settings);
     let beside = others.map(|id| match engine_open::inspect_engine(settings, id)? {
         None => opened_line(settings, id),
         Some(file) => Ok(inspected_line(&file)),
     });
     // Reports all unusable engines, not only the first.
-    let (usable, failures): (Vec<_>, Vec<_>) = in_use.chain(beside).partition(Result::is_ok);
+    let (usable, failures): (Vec<_>, Vec<_>) =
+        in_use.into_iter().chain(beside).partition(Result::is_ok);
     text.extend(usable.into_iter().flatten());
     output.print(&text)?;
     note_unset_variables(settings, output);

@@ -58,7 +58,10 @@ pub(super) fn check_keys(origin: &ConfigSource) -> Vec<ConfigDiagnostic> {
                 found.push(bad_value(origin, span, setting));
                 unknown_tables.push(&span.path);
             }
-            PathKind::Table => found.push(not_a_table(origin, span)),
+            PathKind::Table => {
+                found.push(not_a_table(origin, span));
+                unknown_tables.push(&span.path);
+            }
             PathKind::Unknown => {
                 found.push(unknown_key(origin, span));
                 unknown_tables.push(&span.path);
@@ -215,7 +218,11 @@ fn not_a_table(origin: &ConfigSource, span: &KeySpan) -> ConfigDiagnostic {
     let key = spans::join_path(&span.path);
     let error = ConfigDiagnostic::new(&origin.name, &origin.text, format!("{key} must be a table"));
     let help = format!("start it with a line [{key}]; {}", list_keys(&span.path));
-    error.with_label(span.value_span.clone(), describe_value(&span.value)).with_help(help)
+    let label = match span.value {
+        TomlValueKind::List { .. } => "this is a list".to_owned(),
+        _ => describe_value(&span.value),
+    };
+    error.with_label(span.value_span.clone(), label).with_help(help)
 }
 
 fn unknown_key(origin: &ConfigSource, span: &KeySpan) -> ConfigDiagnostic {

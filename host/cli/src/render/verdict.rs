@@ -66,8 +66,13 @@ fn failure_line(run: &EngineRun, is_comparison: bool, style: TextStyle) -> Strin
     let (id, totals) = (one_line(&run.engine.id), &run.totals);
     let requests = format_count(totals.requests, "request");
     let shaped = group_digits(totals.fallbacks);
-    let figures =
-        if is_comparison { "its figures are left out" } else { "the figures above are of both" };
+    let figures = if is_comparison {
+        "its figures are left out"
+    } else if totals.fallbacks >= totals.requests {
+        "the figures above are of that engine"
+    } else {
+        "the figures above are of both"
+    };
     let line = format!("{id} {FAILED}: another engine shaped {shaped} of {requests}; {figures}");
     format!("{}\n", style.paint(Tone::Bad, &line))
 }

@@ -30,6 +30,13 @@ fn a_misspelt_key_gets_a_suggestion() {
 }
 
 #[test]
+fn a_list_where_a_table_belongs_is_one_mistake() {
+    let text = shown(&refusal("[[budget]]\nreserve_tokens = 5\n"));
+    assert!(text.contains("budget must be a table") && text.contains("this is a list"), "{text}");
+    assert!(!text.contains("unknown key") && !text.contains("is text"), "{text}");
+}
+
+#[test]
 fn unknown_keys_get_a_suggestion() {
     let lines = [
         "[plugin]\n",
