@@ -130,9 +130,10 @@ fn tool_failures(
     for entry in results {
         let Some(result) = entry.tool_result() else { continue };
         let chars = settings.tool_failure_chars;
-        let line = match has_failed(&entry) {
-            true => Some(render_failure_line(&result.tool, &entry, chars)),
-            false => error_line(&entry, chars),
+        let line = if has_failed(&entry) {
+            Some(render_failure_line(&result.tool, &entry, chars))
+        } else {
+            error_line(&entry, chars)
         };
         let Some(line) = line else { continue };
         if seen.insert(result.call_id.into_owned()) {
