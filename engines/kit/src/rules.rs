@@ -131,11 +131,13 @@ fn read_sentences(text: &str) -> Vec<&str> {
     all.filter(|sentence| !sentence.trim().is_empty()).collect()
 }
 
-/// The rule in a sentence that the next one does not reject.
+/// The rule in a sentence that the one before it does not hand over, and the next one does not reject.
 fn rule_at(sentences: &[&str], at: usize) -> Option<String> {
     let rule = sentences.get(at).and_then(|sentence| parse_rule(sentence))?;
+    let before = at.checked_sub(1).and_then(|before| sentences.get(before));
+    let is_handed_over = before.is_some_and(|before| narrative::hands_over(before));
     let is_rejected = sentences.get(at + 1).is_some_and(|next| rejects_previous(next));
-    (!is_rejected).then_some(rule)
+    (!is_handed_over && !is_rejected).then_some(rule)
 }
 
 /// A sentence on one line, if it is a rule or ends one.

@@ -12,6 +12,7 @@ const FIRST_FORMS: &str = concat!(
     r"(?:every|each) (?:[^ ,]+ ){1,5}(?:needs|shall|should|has to|requires|gets|begins with|ends with|starts with|carries)",
     r"|all (?:of )?(?:the |our |new |my )?(?:[^ ,]+ ){0,3}[^ ,]{2,}s (?:[^ ,]+ ){0,3}(?:need|shall|should|have to|require|get|begin with|end with|start with)",
     r"|(?:write|answer|phrase|spell|give|express|sign|prefix|store|keep|name) (?:all|every|each) (?:[^ ,]+ ){1,4}(?:in|with|as|using|by|under|without)",
+    r"|(?:we |i )?(?:stick|keep|hold) to [^ ,]+|treat (?:all|every|each|everything)(?: [^ ,]+){0,5} as|hands off",
     r"|(?:do not|don't|don’t) [^ ,]+|no [^ ,]+(?: [^ ,]+){0,2} (?:in|on|at|without|anywhere|allowed|please)",
     // German.
     r"|jede[rsn]? (?:[^ ,]+ ){1,4}(?:braucht|muss|soll|benötigt|bekommt)|alle[rn]? (?:[^ ,]+ ){1,4}(?:müssen|brauchen|sollen|benötigen)|alle [^ ,]+ (?:auf|in|mit|als) [^ ,]+ (?:schreiben|verfassen|benennen|speichern|angeben)",
@@ -34,6 +35,15 @@ const FIRST_FORMS: &str = concat!(
 const FORMS: &str = concat!(
     // What holds everywhere, or of all.
     r"(?:use|keep|write|spell|format) [^,;:]* throughout|keep (?:the|your|all) (?:[^ ,]+ ){0,2}(?:tone|style|wording|answers|replies|language)(?: [^ ,]+){1,3}|all[er]? [^ ,]+ bitte (?:in|mit|ohne|als|inklusive|auf)",
+    // Consent.
+    r"|without (?:my|our|asking|telling) [^ ,]+|(?:needs?|requires?) my (?:[^ ,]+ )?(?:approval|consent|ok|okay|permission|sign-off)|(?:ask|check with|tell|warn) (?:me )?(?:first )?before(?: you)?(?: [^ ,]+){1,}|off[- ]limits",
+    r"|ohne meine?n? (?:[^ ,]+ )?(?:freigabe|zustimmung|erlaubnis|genehmigung|ok)|frage?n? (?:mich |vorher |erst )*(?:bevor|vorher)|braucht meine (?:freigabe|zustimmung)|finger weg|ist tabu|sind tabu",
+    r"|sans mon (?:accord|autorisation|feu vert)|demande(?:-moi|z-moi)? (?:avant|d['’]abord)|sin mi (?:permiso|aprobación|visto bueno)|pregúntame antes|pregunta antes|sem (?:a )?minha (?:aprovação|autorização|permissão)|pergunte antes",
+    r"|senza (?:il mio|la mia) (?:consenso|approvazione|permesso)|chiedi(?:mi)? prima|zonder mijn (?:toestemming|akkoord|goedkeuring)|vraag (?:het )?(?:me |eerst )*(?:voordat|eerst)|bez mojej (?:zgody|akceptacji)|zapytaj (?:mnie )?(?:zanim|najpierw)",
+    r"|без моего (?:согласия|разрешения|одобрения)|спроси(?:те)? (?:меня )?(?:перед|прежде|сначала)|без моєї згоди|(?:onayım|iznim) olmadan|tanpa (?:persetujuan|izin) saya|không có sự đồng ý của tôi",
+    // What is not wanted, and what else is not.
+    r"|i (?:don['’]?t|do not) want (?:any|new|more|you to|to see)|leave [^,;:]* alone|unless (?:i|we) (?:say|ask|state|tell)|unless (?:otherwise )?(?:stated|noted|specified|asked)|only (?:between|from|with my)|,? (?:and )?nothing else|not into",
+    r"|pas d(?:e |['’])[^,;:]+, (?:s['’]il|merci)|nada de [^,;:]+,? por favor|(?:ich will|ich möchte) keine?n?|und sonst nichts|je ne veux pas de|no quiero (?:ver )?(?:ningún|ninguna|más|nuevas|nuevos)",
     // Exclusions.
     r"|no exceptions?|without exceptions?|keine ausnahmen?|ohne ausnahmen?|sans exception|sin excepci(?:ón|ones)|sem exceç(?:ão|ões)|senza eccezion[ei]|zonder uitzondering(?:en)?|bez wyjątk[^ ,]+",
     r"|без исключени[^ ,]+|без винятк[^ ,]+|istisnasız|tanpa pengecualian|không (?:có )?ngoại lệ",
@@ -50,6 +60,7 @@ const FORMS: &str = concat!(
 const FORM_SIGNS: &str = concat!(
     r"(?:每[个個条條次项項]|所有)[^，。,]*(?:都|需|必|要|请用|請用|请使用|請使用)|别(?:用|改|动|碰|再|提交|写|加|删)|勿|没有例外|沒有例外|无一例外|但只|只用于|只用於|不超过|不超過|不得超过",
     r"|(?:すべて|全て|各)の?[^、。]*(?:必要|べき|こと)|ないで(?:ください|下さい|ね|。|$)|例外なく|以内に|以下に(?:して|抑え)|지 ?(?:마세요|마라|말아|말 것)|예외 ?없이|모든 [^.]*(?:해야|필요)|이내로",
+    r"|(?:没有|沒有|未经|未經)我的?(?:同意|许可|許可|批准)|(?:許可|承認|確認)(?:なし|なく|を得ず|を取らず)|(?:しない|変えない|触らない|使わない)こと|(?:허락|승인|동의) ?없이|بدون (?:موافقتي|إذني)|ممنوع|मेरी (?:अनुमति|सहमति) के बिना",
     r"|لا ت(?:ستعمل|غير|غيّر|كتب|حذف|لمس|ضف|عدل|عدّل)|كل [^،.]*يجب|بدون استثناء|مت (?:करो|करना|करें|लिखो|बदलो)|मत (?:करो|करना|करें|लिखो|बदलो|जोड़ो)|हर [^।,]*(?:चाहिए|ज़रूरी)|बिना अपवाद",
 );
 /// What a negated order at the beginning does not forbid.
@@ -94,6 +105,22 @@ mod tests {
             "Alle Preise bitte inklusive Mehrwertsteuer.",
             "所有日期请用ISO格式。",
             "Every endpoint needs a rate limit.",
+            "I don't want any global state.",
+            "Ask me before you change the schema.",
+            "Anything about billing needs my approval.",
+            "The folder certs is off limits.",
+            "Leave the old migrations alone.",
+            "Treat everything in this folder as read-only.",
+            "Restarts only between 2 and 4 am.",
+            "Amounts are in euros unless otherwise stated.",
+            "Ohne meine Zustimmung wird nichts gelöscht.",
+            "Finger weg vom Ordner certs.",
+            "Pas de nouveaux modules, s'il te plaît.",
+            "Nada de abreviaturas, por favor.",
+            "未经我的批准禁用任何功能。",
+            "承認なしに設定を変更しないこと。",
+            "Без моего разрешения ничего не удалять.",
+            "ممنوع الحذف بدون إذني.",
             "Each public type should implement Debug.",
             "All timestamps in logs have to be UTC.",
             "Please write all error messages in American English.",
@@ -134,6 +161,10 @@ mod tests {
             "Please list all files in src.",
             "Every morning I drink a cup of tea.",
             "Keep going with the next part.",
+            "I don't want to bother you.",
+            "Leave a note in the log.",
+            "Who needs the approval of the lead?",
+            "Ask the server for its version.",
             "Only the parser is left.",
             "Покажи все файлы.",
         ] {

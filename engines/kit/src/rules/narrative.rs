@@ -85,6 +85,20 @@ const REJECTION_PATTERN: &str = concat!(
     r"|别管(?:它|这个)|不用(?:管|理)(?:它|这个)|忽略(?:它|这个)|无视(?:它|这个)|(?:それは)?無視して(?:ください)?|그건 무시해(?: ?주세요)?|무시해(?: ?주세요)?|تجاهل (?:ذلك|هذا)|इसे अनदेखा (?:करो|करें)",
     r")\s*[.!。！।]*$",
 );
+/// Texts that the user hands over to be worked on, or orders: "translate: never touch it", "a test that we never retry".
+const HANDED_OVER_PATTERN: &str = concat!(
+    r"(?i)^(?:(?:please|now|then|can you|could you|and|bitte|und|por favor|пожалуйста|lütfen|tolong),? )*(?:",
+    // All that stands behind the colon.
+    r"(?:translate|summari[sz]e|paraphrase|rephrase|proofread|shorten|correct|übersetze?|fasse?|korrigiere?|kürze?|traduis|traduisez|résume[rz]?|corrige[rz]?|traduce|traduzca|resume|traduza|traduz|resuma|corrija",
+    r"|traduci|riassumi|correggi|vertaal|vat|przetłumacz|streść|popraw|переведи(?:те)?|перескажи(?:те)?|исправь(?:те)?|переклади|виправ|çevir|özetle|terjemahkan|ringkas|dịch|tóm tắt)\b[^:：]*[:：].*",
+    r"|(?:here is|here['’]s|this is|(?:hier|das) ist|voici|aquí (?:está|tienes)|aqui está|ecco|hier is|oto|вот|ось) [^:：]*[:：].*",
+    r"|(?:draft|write|compose|send|schreibe?|verfasse?|écri[st]|rédige[rz]?|escribe|redacta|escreva|redija|scrivi|schrijf|napisz|напиши(?:те)?) (?:an?|the|me|us|him|her|them|to|einen?|eine|ein|mir|une?|una?|uma?|un|een|ответ|письмо) [^:：]*[:：].*",
+    // What the text, the test or the answer is to say.
+    r"|(?:draft|write|compose|send|tell|explain|describe|check|verify|find|show|see|test|ask|schreibe?|verfasse?|erkläre?|prüfe?|finde|écri[st]|rédige[rz]?|explique[rz]?|vérifie[rz]?|escribe|redacta|explica|comprueba|escreva|explique|verifique",
+    r"|scrivi|spiega|controlla|schrijf|controleer|napisz|wyjaśnij|sprawdź|напиши(?:те)?|объясни(?:те)?|проверь(?:те)?|напиши|поясни|перевір) (?:[^,;:]*,? )?(?:that|why|where|whether|how|if|dass|warum|wo|ob|que|pourquoi|si|por qué|por que|che|perché|dat|waarom|że|dlaczego|czy|что|почему|где|що|чому)\b.*)",
+    r"|^(?:the |an? )?(?:error|warning|exception|compiler|linter|log|console|output|message)[^:]{0,40}(?:says|reads|shows|prints|states)\s?:.*",
+    r"|^(?:请|請)?(?:帮我|幫我)?(?:翻译|翻譯|总结|總結|校对)[^:：]*[:：].*|(?:訳して|翻訳して|要約して)[^:：]*[:：].*|(?:번역|요약)[^:：]*[:：].*|^(?:ترجم|لخص)[^:]*:.*|(?:अनुवाद|सारांश)[^:]*:.*",
+);
 /// What a sentence quotes.
 const QUOTED_PATTERN: &str =
     r#""[^"]+"|“[^”]+”|„[^“”]+[“”]|«[^»]+»|「[^」]+」|『[^』]+』|`[^`]+`|(?:^|[\s(:])'[^']+'"#;
@@ -94,6 +108,8 @@ static ONCE: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(ONCE_PATTERN)
 static SUPPOSED: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(SUPPOSED_PATTERN).ok());
 static WISH: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(WISH_PATTERN).ok());
 static REFUSED: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(REFUSED_PATTERN).ok());
+static HANDED_OVER: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(HANDED_OVER_PATTERN).ok());
 static REJECTION: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(REJECTION_PATTERN).ok());
 static QUOTED: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(QUOTED_PATTERN).ok());
 
@@ -108,12 +124,18 @@ pub(crate) fn rejects_previous(sentence: &str) -> bool {
     matches(&REJECTION, sentence.trim())
 }
 
-/// A sentence without what it tells or quotes. Cues in the rest are those of a rule.
+/// Whether a sentence announces a text that the user hands over, which begins with the next one.
+pub(super) fn hands_over(sentence: &str) -> bool {
+    sentence.trim_end().ends_with([':', '：']) && matches(&HANDED_OVER, sentence.trim())
+}
+
+/// A sentence without what it narrates, hands over or quotes. Cues in the rest are those of a rule.
 pub(super) fn without_narrative(line: &str) -> String {
     let unquoted = replace(&QUOTED, line);
     // A sentence that is nothing but a quotation, or names a value by it, is read whole.
     let is_bare = !unquoted.contains(char::is_alphanumeric);
     let rest = if is_bare { Cow::Borrowed(line) } else { unquoted };
+    let rest = replace(&HANDED_OVER, rest.trim());
     let rest = replace(&NARRATIVE, &rest);
     let words: Vec<&str> = rest.split_whitespace().collect();
     let lower: Vec<String> = words.iter().map(|word| bare_word(word)).collect();
@@ -162,7 +184,8 @@ mod tests {
 
     #[test]
     fn the_patterns_compile() {
-        let all = [&NARRATIVE, &ONCE, &SUPPOSED, &WISH, &REFUSED, &REJECTION, &QUOTED];
+        let all =
+            [&NARRATIVE, &HANDED_OVER, &ONCE, &SUPPOSED, &WISH, &REFUSED, &REJECTION, &QUOTED];
         assert!(all.iter().all(|pattern| pattern.is_some()));
     }
 
@@ -211,6 +234,37 @@ mod tests {
             "Always embed the fonts.",
             "I like it when you always show the diff.",
             "Have always two reviewers.",
+        ] {
+            assert_eq!(rules(text), [text]);
+        }
+    }
+
+    #[test]
+    fn what_the_user_hands_over_or_orders_is_no_rule() {
+        for text in [
+            "Translate into Italian: Never lean out of the window.",
+            "Please proofread: we always ship on Mondays.",
+            "Here is the mail of our landlord: please never park in the yard.",
+            "Write a check that we never send the same invoice twice.",
+            "Explain why a lock must not be held over an await.",
+            "Find the places where we never close the file.",
+            "Draft an answer to Nora: we always deliver before noon.",
+            "The error says: you must not call close twice.",
+            "Schreib eine Mail an Uwe, dass er nie ohne Anmeldung kommen soll.",
+            "Übersetze: Immer den Helm tragen!",
+            "Traduis : ne jamais ouvrir cette porte.",
+            "Переведи: никогда не сдавайся.",
+            "翻译一下：请不要触摸展品。",
+            "Translate this:\nNever lean out of the window.",
+        ] {
+            assert_eq!(rules(text), Vec::<String>::new(), "{text}");
+        }
+        for text in [
+            "Remember: never lean on the mocks.",
+            "Commit messages: always in the imperative.",
+            "Write all mails in German.",
+            "Check the style guide, and never use tabs.",
+            "Make sure that every list is sorted.",
         ] {
             assert_eq!(rules(text), [text]);
         }
