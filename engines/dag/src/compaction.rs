@@ -14,6 +14,7 @@ use ctxhost_engine_kit::summary::{Provenance, wrap_summary};
 use crate::node::{DagNode, NodeId};
 use crate::session::DagSession;
 use crate::settings::Settings;
+use crate::shown_requests::ShownRequests;
 use crate::{LAYER, STYLE};
 
 /// Writer name in the envelope of a summary.
@@ -87,10 +88,12 @@ impl DagSession {
         let rules = self.render_rules(limit_tokens, &layout).text;
         let rule_tokens = tokens::estimate(&rules);
         let room_tokens = outline_tokens.saturating_sub(ENVELOPE_TOKENS + rule_tokens);
-        let outline = self.outline_before(&layout, &ranking, room_tokens, settings);
+        // A later prompt may not show the requests that this layout shows, but still has the summary.
+        let none = ShownRequests::default();
+        let outline = self.outline_before(&layout, &ranking, none, room_tokens, settings);
         let shown = self.index.names.name_numbers(&outline.text);
         let names = self.render_names(transcript, &layout, &shown, name_tokens).text;
-        let leaves = self.range_before(layout.cut, missing, settings);
+        let leaves = self.range_before(layout.cut, missing, ShownRequests::default(), settings);
         let folded = leaves.leaves + usize::from(leaves.draft.is_some());
         let requests = layout.take_antecedents(transcript);
         let lines = [rules, requests, outline.text, names, fold_line(folded, settings.fanout)];

@@ -12,7 +12,7 @@ use ctxhost_text::truncate::{clip, one_line};
 use serde_json::Value;
 
 use crate::condense::heaviest;
-use crate::node::{DagNode, LineKind, NodeLine, WeightedName};
+use crate::node::{DagNode, LineKind, NodeLine, REQUEST, WeightedName};
 use crate::settings::Settings;
 
 /// Of a longer text, in weighted characters, only head and end are read.
@@ -127,7 +127,7 @@ impl LeafDraft {
         if let Some(antecedent) = antecedent {
             line = antecedent.append_to(&line);
         }
-        self.add_line(kind, &format!("user: {line}"));
+        self.add_line(kind, &format!("{REQUEST}{line}"));
     }
 
     /// The last answer of a turn reports what the turn did.

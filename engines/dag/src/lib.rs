@@ -22,6 +22,7 @@ mod replaced;
 mod selection;
 mod session;
 mod settings;
+mod shown_requests;
 mod stored;
 mod tools;
 mod tree;

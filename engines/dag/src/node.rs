@@ -11,6 +11,9 @@ const ID_PREFIX: char = 'd';
 /// The id of the whole tree.
 pub(crate) const ROOT: &str = "root";
 
+/// Stands before a request.
+pub(crate) const REQUEST: &str = "user: ";
+
 /// Share of a node's text for its names, as a divisor.
 const NAME_PART: u64 = 3;
 
@@ -61,6 +64,13 @@ pub(crate) struct NodeLine {
     pub(crate) text: String,
 }
 
+impl NodeLine {
+    /// The user's words in it, for a request or a rule.
+    pub(crate) fn request(&self) -> Option<&str> {
+        self.text.strip_prefix(REQUEST)
+    }
+}
+
 /// A name and the sum of the weights of its mentions.
 pub(crate) type WeightedName = (String, f32);
 
@@ -104,13 +114,18 @@ impl DagNode {
     /// The user's messages with a rule.
     pub(crate) fn rules(&self) -> impl Iterator<Item = &str> {
         let lines = self.lines.iter().filter(|line| line.kind == LineKind::Rule);
-        lines.map(|line| line.text.strip_prefix("user: ").unwrap_or(&line.text))
+        lines.map(|line| line.request().unwrap_or(&line.text))
     }
 
     /// The line that stands for the node: `[d0-3, 8 entries] …`.
     pub(crate) fn line(&self, id: &str) -> String {
+        self.line_with(id, &self.text)
+    }
+
+    /// The same with another text.
+    pub(crate) fn line_with(&self, id: &str, text: &str) -> String {
         let noun = if self.entries == 1 { "entry" } else { "entries" };
-        format!("[{id}, {} {noun}] {}", self.entries, self.text).trim_end().to_owned()
+        format!("[{id}, {} {noun}] {text}", self.entries).trim_end().to_owned()
     }
 }
 

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::node::{DagNode, NodeId, ROOT};
 use crate::session::DagSession;
 use crate::settings::Settings;
+use crate::shown_requests::ShownRequests;
 
 /// The tag around the nodes.
 const TAG: &str = "outline";
@@ -30,7 +31,7 @@ pub(crate) struct HistoryOutline {
 }
 
 /// The leaves that an outline covers.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct OutlineRange {
     /// Finished leaves.
     pub(crate) leaves: usize,
@@ -38,6 +39,8 @@ pub(crate) struct OutlineRange {
     pub(crate) draft: Option<DagNode>,
     /// Entries that are not shown otherwise.
     pub(crate) hidden: u64,
+    /// The requests that are shown otherwise.
+    pub(crate) shown: ShownRequests,
 }
 
 /// A node that can be refined. Best score first; of equal ones the newest, because work continues
@@ -52,7 +55,13 @@ struct RankedNode {
 
 impl DagSession {
     /// The leaves with entries before a position.
-    pub(crate) fn range_before(&self, cut: u64, hidden: u64, settings: &Settings) -> OutlineRange {
+    pub(crate) fn range_before(
+        &self,
+        cut: u64,
+        hidden: u64,
+        shown: ShownRequests,
+        settings: &Settings,
+    ) -> OutlineRange {
         let finished = self.tree.leaves();
         let starts_before = |live: &Range<u32>| !live.is_empty() && u64::from(live.start) < cut;
         // From the end: few leaves are behind the cut.
@@ -63,6 +72,7 @@ impl DagSession {
             leaves: leaves.min(finished),
             draft: has_draft.then(|| self.draft.finish(settings)),
             hidden,
+            shown,
         }
     }
 
@@ -80,11 +90,14 @@ impl DagSession {
         if ids.is_empty() && range.draft.is_none() {
             return HistoryOutline::default();
         }
-        let draft_tokens = range.draft.as_ref().map_or(0, |draft| line_tokens(&draft.line("d0-0")));
-        let spent_tokens = ids.iter().map(|id| self.line_tokens(*id)).sum::<u64>() + draft_tokens;
+        let draft_tokens = range.draft.as_ref().map_or(0, |draft| {
+            line_tokens(&draft.line_with("d0-0", &range.shown.text_beside(draft, 0)))
+        });
+        let spent_tokens =
+            ids.iter().map(|id| self.line_tokens(*id, &range.shown)).sum::<u64>() + draft_tokens;
         let free_tokens = room_tokens.checked_sub(frame_tokens() + spent_tokens);
         if let Some(free_tokens) = free_tokens {
-            self.refine(&mut ids, scores, free_tokens, settings);
+            self.refine(&mut ids, scores, &range.shown, free_tokens, settings);
             let outline = self.render(&ids, range, u64::MAX);
             if tokens::estimate(&outline.text) <= room_tokens {
                 return outline;
@@ -105,6 +118,7 @@ impl DagSession {
         &self,
         ids: &mut Vec<NodeId>,
         scores: &BTreeMap<u32, f32>,
+        shown: &ShownRequests,
         free_tokens: u64,
         settings: &Settings,
     ) {
@@ -117,9 +131,9 @@ impl DagSession {
         let mut open = BinaryHeap::from(inner(ids));
         while let Some(RankedNode { id, .. }) = open.pop() {
             let sources = self.tree.sources(id, settings);
-            let cost: u64 = sources.iter().map(|id| self.line_tokens(*id)).sum();
+            let cost: u64 = sources.iter().map(|id| self.line_tokens(*id, shown)).sum();
             // A better node that does not fit lets smaller ones pass.
-            let Some(rest) = (free_tokens + self.line_tokens(id)).checked_sub(cost) else {
+            let Some(rest) = (free_tokens + self.line_tokens(id, shown)).checked_sub(cost) else {
                 continue;
             };
             free_tokens = rest;
@@ -140,8 +154,11 @@ impl DagSession {
             return String::new();
         };
         let mut ids = Vec::new();
+        let range = OutlineRange::default();
         for id in best.map(NodeId::leaf) {
-            let Some(rest) = free_tokens.checked_sub(self.line_tokens(id)) else { break };
+            let Some(rest) = free_tokens.checked_sub(self.line_tokens(id, &range.shown)) else {
+                break;
+            };
             free_tokens = rest;
             ids.push(id);
         }
@@ -149,7 +166,6 @@ impl DagSession {
             return String::new();
         }
         ids.sort_unstable();
-        let range = OutlineRange { leaves: 0, draft: None, hidden: 0 };
         self.render(&ids, &range, u64::MAX).text
     }
 
@@ -162,8 +178,10 @@ impl DagSession {
         RankedNode { score_bits: score.to_bits(), end, id }
     }
 
-    fn line_tokens(&self, id: NodeId) -> u64 {
-        self.tree.get(id).map_or(0, |node| line_tokens(&node.line(&id.to_string())))
+    fn line_tokens(&self, id: NodeId, shown: &ShownRequests) -> u64 {
+        let line =
+            |node: &DagNode| node.line_with(&id.to_string(), &shown.text_beside(node, id.depth));
+        self.tree.get(id).map_or(0, |node| line_tokens(&line(node)))
     }
 
     /// Renders nodes, each in at most `line_tokens`, and the draft of the range.
@@ -173,9 +191,10 @@ impl DagSession {
         let nodes = nodes.chain(range.draft.as_ref().map(|draft| (draft_id, draft)));
         let (ids, lines): (Vec<String>, Vec<String>) = nodes
             .map(|(id, node)| {
+                let text = range.shown.text_beside(node, id.depth);
                 let id = id.to_string();
                 let line_chars = line_tokens.saturating_mul(CHARS_PER_TOKEN);
-                let line = clip(&node.line(&id), line_chars).into_owned();
+                let line = clip(&node.line_with(&id, &text), line_chars).into_owned();
                 (id, line)
             })
             .unzip();

@@ -17,6 +17,7 @@ use crate::outline::HistoryOutline;
 use crate::replaced::hide_replaced;
 use crate::session::DagSession;
 use crate::settings::Settings;
+use crate::shown_requests::ShownRequests;
 
 /// Share of the room for parts of calls and results.
 const EXCERPT_SHARE: f64 = 0.12;
@@ -83,7 +84,7 @@ impl DagSession {
         let outline_tokens = (split.outline + split.names).min(free_tokens);
         self.add_rules(budget_tokens, &mut layout);
         let outline_tokens = outline_tokens.saturating_sub(layout.own_tokens());
-        self.add_outline(ranking, outline_tokens, settings, &mut layout);
+        self.add_outline(transcript, ranking, outline_tokens, settings, &mut layout);
         let left_tokens = budget_tokens.saturating_sub(layout.tokens(transcript, &STYLE));
         self.add_names(transcript, split.names.min(left_tokens), &mut layout);
         (layout.tokens(transcript, &STYLE) <= budget_tokens).then_some(layout)
@@ -126,7 +127,7 @@ impl DagSession {
             }
         }
         let outline_tokens = split.outline.min(free(&layout, 0));
-        self.add_outline(ranking, outline_tokens, settings, &mut layout);
+        self.add_outline(transcript, ranking, outline_tokens, settings, &mut layout);
         layout.newer_names = self.index.render_plan(transcript, allowed_tokens, &layout);
         self.add_names(transcript, split.names.min(free(&layout, 0)), &mut layout);
         layout
@@ -169,12 +170,14 @@ impl DagSession {
     /// Adds the outline of what a layout does not show.
     fn add_outline(
         &self,
+        transcript: &Transcript,
         ranking: &PromptRanking,
         room_tokens: u64,
         settings: &Settings,
         layout: &mut RequestLayout,
     ) {
-        let outline = self.outline_before(layout, ranking, room_tokens, settings).text;
+        let shown = ShownRequests::new(transcript, layout, settings);
+        let outline = self.outline_before(layout, ranking, shown, room_tokens, settings).text;
         layout.append_head(&outline, self.index.names.name_numbers(&outline));
     }
 
@@ -183,6 +186,7 @@ impl DagSession {
         &self,
         layout: &RequestLayout,
         ranking: &PromptRanking,
+        shown: ShownRequests,
         room_tokens: u64,
         settings: &Settings,
     ) -> HistoryOutline {
@@ -192,7 +196,7 @@ impl DagSession {
         if hidden == 0 {
             return HistoryOutline::default();
         }
-        let range = self.range_before(layout.cut, hidden, settings);
+        let range = self.range_before(layout.cut, hidden, shown, settings);
         let mut outline = self.outline(&range, &ranking.groups, room_tokens, settings);
         let rules: Vec<&str> = self.rules.replaced_texts().collect();
         outline.text = hide_replaced(&outline.text, &rules, self.rules.withdrawn_texts());
