@@ -130,6 +130,10 @@ impl Reference {
                 None => reply(),
             },
             Reference::Name(words) => passages::sentence_with_name(answer, words),
+            Reference::Other => match options::all_options(answer) {
+                Some(options) => return shown(&options),
+                None => passages::alternatives(answer).or_else(reply),
+            },
             Reference::Reply if is_assent(request) => reply(),
             Reference::Reply => reply().or_else(|| passages::last_sentence(answer)),
             Reference::Unknown => passages::question(answer),

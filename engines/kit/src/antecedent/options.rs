@@ -35,6 +35,15 @@ pub(super) fn find_options(answer: &str, names: &[OptionName]) -> Option<String>
     )
 }
 
+/// All items of the newest list of an answer; `None` without one.
+pub(super) fn all_options(answer: &str) -> Option<String> {
+    let lists = ItemLists::read(answer);
+    let newest_first = lists.labelled.iter().rev().chain(lists.bulleted.iter().rev());
+    let list = newest_first.into_iter().find(|list| list.len() > 1)?;
+    let items = list.iter().filter_map(|item| answer.get(item.range.clone()));
+    Some(items.map(str::trim).collect::<Vec<_>>().join(" / "))
+}
+
 /// An item of a list.
 #[derive(Clone, Debug)]
 struct Item {

@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 use regex::Regex;
 
+use super::MOST_QUOTE_CHARS;
 use crate::rules::sentences;
 use crate::summary::sentences::strip_bullet;
 use ctxhost_text::identifiers::for_each_identifier;
@@ -32,6 +33,14 @@ const PROPOSAL: &str = concat!(
     r"|建议|建議|提议|推荐|推薦|我可以|提案|おすすめ|お勧め|しましょう|제안|추천|أقترح|أوصي|सुझाव|सलाह",
 );
 
+/// Words between two ways.
+// Not "o" and "of" alone, which are an article and a preposition elsewhere.
+const ALTERNATIVE: &str = concat!(
+    r"(?i)\b(?:or|alternatively|oder|entweder|alternativ|ou|soit|o bien|o (?:el|la|los|las|un|una|il|lo|le|gli)|oppure|ofwel|of (?:de|het|een|we|ik)|lub|albo|czy|или|либо|або|чи|veya|ya da|atau|hoặc|eller|two (?:ways|options)|zwei (?:wege|möglichkeiten)|deux (?:options|façons)|dos (?:opciones|formas))\b",
+    r"|或者|或是|还是|還是|要么|または|もしくは|あるいは|それとも|か、|또는|혹은|거나|아니면| أو |إما|(?:^|\s)या(?:\s|$)",
+);
+
+static ALTERNATIVES: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(ALTERNATIVE).ok());
 static PROPOSALS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(PROPOSAL).ok());
 
 /// The question at the end of an answer.
@@ -45,12 +54,34 @@ pub(super) fn question(answer: &str) -> Option<&str> {
     Some(with_sentence_before(answer, &parts, part, SHORT_QUESTION_CHARS))
 }
 
-/// The last proposal of an answer, up to its end.
+/// The last proposal of an answer, up to its end, with the ways before it that it chooses from.
 pub(super) fn proposal(answer: &str) -> Option<&str> {
-    let proposals = PROPOSALS.as_ref()?;
     let parts = prose(answer);
-    let part = parts.iter().rev().find(|part| proposals.is_match(text_of(answer, part)))?;
+    let at = parts.iter().rposition(|part| matches(&PROPOSALS, text_of(answer, part)))?;
+    let is_fitting = |part: &Range<usize>| {
+        let whole = answer.get(part.start..).map_or(u64::MAX, weighted_chars);
+        whole <= MOST_QUOTE_CHARS && has_alternatives(text_of(answer, part))
+    };
+    // "I recommend the patch": instead of what?
+    let before = parts.get(..at)?.last().filter(|part| is_fitting(part));
+    let from = before.or_else(|| parts.get(at))?;
+    answer.get(from.start..).map(str::trim)
+}
+
+/// The last sentence of an answer that names several ways, up to its end.
+pub(super) fn alternatives(answer: &str) -> Option<&str> {
+    let parts = prose(answer);
+    let part = parts.iter().rev().find(|part| has_alternatives(text_of(answer, part)))?;
     answer.get(part.start..).map(str::trim)
+}
+
+/// Whether a sentence names several ways.
+fn has_alternatives(sentence: &str) -> bool {
+    matches(&ALTERNATIVES, sentence)
+}
+
+fn matches(pattern: &LazyLock<Option<Regex>>, text: &str) -> bool {
+    pattern.as_ref().is_some_and(|pattern| pattern.is_match(text))
 }
 
 /// The last sentence of an answer.
@@ -192,6 +223,23 @@ mod tests {
         let answer = "The cache is full. Plan: move it to Redis.";
         assert_eq!(proposal(answer), Some("Plan: move it to Redis."));
         assert_eq!(proposal("The explan: it was full."), None);
+    }
+
+    #[test]
+    fn a_proposal_has_the_ways_that_it_chooses_from() {
+        for answer in [
+            "I can either rewrite the parser or patch the tokenizer. I recommend the patch.",
+            "Wir können den Parser neu schreiben oder den Tokenizer ändern. Ich empfehle das zweite.",
+            "可以重写解析器，或者修补分词器。我建议修补。",
+        ] {
+            assert_eq!(proposal(answer), Some(answer));
+            assert_eq!(alternatives(&format!("I looked at it. {answer}")), Some(answer));
+        }
+        let other = "I read all of the modules. I recommend the patch.";
+        assert_eq!(proposal(other), Some("I recommend the patch."));
+        let long = format!("Redis or {}. I recommend Redis.", "a very long way ".repeat(20));
+        assert_eq!(proposal(&long), Some("I recommend Redis."));
+        assert_eq!(alternatives("The tests pass."), None);
     }
 
     #[test]

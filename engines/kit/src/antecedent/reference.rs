@@ -20,6 +20,8 @@ pub(super) enum Reference {
     Name(Vec<String>),
     /// A question or a proposal, or else what was said last.
     Reply,
+    /// The way that was not proposed.
+    Other,
     /// A question, if there is one.
     Unknown,
     /// Nothing: it is long enough, or says "thanks" or "continue".
@@ -44,17 +46,19 @@ const BARE_WORDS: usize = 5;
 
 /// Words of a request that only agrees, or refuses.
 const REPLY_WORDS: usize = 4;
+/// Words of a request for the other way.
+const OTHER_WORDS: usize = 7;
 /// Words of a request that only answers a question.
 const ANSWER_WORDS: usize = 5;
 
 /// Words for the first to the fifth item, and for the last one.
 const PLACES: [&str; 6] = [
-    r"(?i)\b(?:first|1st|former|erste[nrsm]?|ersteres|premi(?:er|ère)|primer[oa]?|primeir[oa]|prim[oa]|eerste|pierwsz\w+|перв\w+|перш\w+|birinci\w*|ilkini?|thứ nhất|pertama)\b|第一|第1|一つ目|1つ目|一番目|1番目|最初の|첫 ?번째|الأول|पहल[ाेी]",
-    r"(?i)\b(?:second|2nd|zweite[nrsm]?|deuxième|seconde|segund[oa]|second[oa]|tweede|drug(?:i|ie|ą|a|iej|iego)|втор\w+|друг(?:ий|а|е|у|ого|ої)|ikinci\w*|thứ hai|kedua)\b|第二|第2|二つ目|2つ目|二番目|2番目|두 ?번째|الثاني|दूसर[ाेी]",
-    r"(?i)\b(?:third|3rd|dritte[nrsm]?|troisième|tercer[oa]?|terceir[oa]|terz[oa]|derde|trzeci\w*|трет\w+|üçüncü\w*|thứ ba|ketiga)\b|第三|第3|三つ目|3つ目|三番目|3番目|세 ?번째|الثالث|तीसर[ाेी]",
+    r"(?i)\b(?:first|1st|former|number one|option one|erste[nrsm]?|erstere[nrsm]?|nummer eins|eerstgenoemde|1-?(?:й|я|е|ый|ая|ое|ю)|1(?:er|re|ère|[ºª])|premi(?:er|ère)|primer[oa]?|primeir[oa]|prim[oa]|eerste|pierwsz\w+|перв\w+|перш\w+|birinci\w*|ilkini?|thứ nhất|pertama)\b|第一|第1|一つ目|1つ目|一番目|1番目|最初の|前者|첫 ?번째|전자(?:로|를|요|$)|الأول|पहल[ाेी]",
+    r"(?i)\b(?:second|2nd|number two|option two|nummer zwei|numéro deux|número (?:dos|dois)|2-?(?:й|я|е|ой|ая|ое|ую)|2(?:ème|[ºª])|zweite[nrsm]?|deuxième|seconde|segund[oa]|second[oa]|tweede|drug(?:i|ie|ą|a|iej|iego)|втор\w+|друг(?:ий|а|е|у|ого|ої)|ikinci\w*|thứ hai|kedua)\b|第二|第2|二つ目|2つ目|二番|2番目|2つめ|두 ?번째|الثاني|दूसर[ाेी]",
+    r"(?i)\b(?:third|3rd|number three|option three|nummer drei|numéro trois|número (?:tres|três)|3-?(?:й|я|е|ий|ья|ье|ью)|3(?:ème|[ºª])|dritte[nrsm]?|troisième|tercer[oa]?|terceir[oa]|terz[oa]|derde|trzeci\w*|трет\w+|üçüncü\w*|thứ ba|ketiga)\b|第三|第3|三つ目|3つ目|三番|3番目|3つめ|세 ?번째|الثالث|तीसर[ाेी]",
     r"(?i)\b(?:fourth|4th|vierte[nrsm]?|quatrième|cuart[oa]|quart[oa]|vierde|czwart\w+|четв[её]рт\w+|dördüncü\w*|thứ tư|keempat)\b|第四|第4|四つ目|4つ目|네 ?번째|الرابع|चौथ[ाेी]",
     r"(?i)\b(?:fifth|5th|fünfte[nrsm]?|cinquième|quint[oa]|vijfde|piąt\w+|пят(?:ый|ая|ое|ую)|п'ят\w+|beşinci\w*|thứ năm|kelima)\b|第五|第5|五つ目|5つ目|다섯 ?번째|الخامس|पाँचव[ाेी]",
-    r"(?i)\b(?:(?:the )?last(?: one| option)?|latter|letzte[nrsm]?|letzteres|derni(?:er|ère)|últim[oa]|ultim[oa]|laatste|ostatni\w*|последн\w+|останн\w+|sonuncu\w*|cuối cùng|terakhir)\b|最后一|最後の|마지막|الأخير|आखिरी",
+    r"(?i)\b(?:(?:the )?last(?: one| option)?|latter|letzte[nrsm]?|letztere[nrsm]?|laatstgenoemde|derni(?:er|ère)|últim[oa]|ultim[oa]|laatste|ostatni\w*|последн\w+|останн\w+|sonuncu\w*|cuối cùng|terakhir)\b|最后一|最後の|后者|後者|마지막|후자|الأخير|आखिरी",
 ];
 /// The letter or number of an option behind a word for it.
 const LABEL: &str = concat!(
@@ -64,7 +68,22 @@ const LABEL: &str = concat!(
     r"(?:(?<upper>[A-H]|[1-9][0-9]?)(?:\b|番|번|个|個|を|で|に|로)|(?<lower>[a-h])\s*(?:[,.;:!?)]|$)|(?<kanji>[一二三四五]))",
 );
 /// A request that is hardly more than the letter or number of an option.
-const BARE_LABEL: &str = r"^(?i:(?:ok(?:ay)?|yes|ja|let'?s|do|use|take|go with|go for|nimm|nehmen wir|prends|usa|toma|pick|i'?d (?:take|prefer))[\s,]+)*[(#]?(?<label>[A-Ha-h]|[1-9][0-9]?)[).]?(?:\s*(?:please|bitte))?\s*[.!]?$";
+const BARE_LABEL: &str = concat!(
+    r"^(?:(?i:ok(?:ay)?|yes|ja|no|nein|let'?s|do|use|take|go with|go for|nimm|nehmen wir|prends|usa|toma|pick|i'?d (?:take|prefer)|",
+    r"the|die|den|das|der|la|le|el|il|het|de|давай|тогда)[\s,]+|(?:好|那|就|选|選|用|要)[，,\s]*)*",
+    r"[(#]?(?<label>[A-Ha-h]|[1-9][0-9]?)[).]?\s*",
+    // Counters and particles of languages without spaces between words.
+    r"(?:番目?|号|號|个|個|つ目|번째?)?(?:の(?:方|ほう|案))?\s*(?:で|を|が|に|吧|로|으로)?\s*",
+    r"(?:お願い\S*|おねがい\S*|いい\S*|よろしく\S*|やって\S*|使って\S*|해\s?\S*|할게요?|부탁\S*|요)?",
+    r"(?:\s*(?:please|bitte))?\s*[.!。！]?$",
+);
+/// Requests for the one of two ways that was not proposed.
+const OTHER: &str = concat!(
+    r"(?i)\b(?:the other|the alternative|d(?:ie|en|as|er) andere[nrsm]?|l'autre|(?:el|la|lo) otr[oa]|[oa] outr[oa]|l'altr[oa]|(?:de|het) andere|t[ęaą] inn\w+|другой|другая|другое|другую|інш(?:ий|а|е|у|ого)|",
+    r"diğeri\w*|öbürü\w*|öteki\w*|yang (?:lain(?:nya)?|satunya)|(?:cái|cách|phương án) (?:kia|khác|còn lại))",
+    r"(?:[\s,]+(?:ones?|options?|ways?|approach|variante?|alternative|solution|choice|weg|lösung|opción|opção|opzione|optie|вариант|варіант|please|instead|then|bitte|lieber|dann|stattdessen|por favor|mejor|plutôt|s'il te plaît))*\s*[.!]?$",
+    r"|另一[个個种種]|另外(?:那|一)?[个個种種]|もう一つ|もう一方|もうひとつ|他の(?:方|ほう|案)|別の(?:方|ほう|案)|다른 ?(?:거|것|걸|쪽|방법|하나|안)|나머지|الآخر|الأخرى|दूसर[ाेी] वाल[ाेी]",
+);
 /// Words that point back.
 const POINTING: &str = r"that|this|those|these|its|dies\w*|jene\w*|cette?|cet|ese|esa|este|esta|esse|essa|quel\w*|questo|questa|dat|deze|dit|ten|tę|tego|этот|эту|это|той|цей|bu|şu|itu|ini|này|đó";
 /// What has a name or a number.
@@ -116,6 +135,7 @@ static PLACE_WORDS: LazyLock<Vec<Regex>> =
     LazyLock::new(|| PLACES.iter().filter_map(|pattern| Regex::new(pattern).ok()).collect());
 static LABELS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(LABEL).ok());
 static BARE_LABELS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(BARE_LABEL).ok());
+static OTHERS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(OTHER).ok());
 static NAMES: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(&format!(r"(?i)\b(?:{POINTING})\s+(?:[\p{{L}}-]+\s+){{0,2}}(?:{NAMED})\b|(?:这个|那个|該|その|この|그|이)\s*(?:\S{{0,4}})(?:号|號|端口|地址|路径|番号|ポート|アドレス|번호|포트|주소)")).ok()
 });
@@ -136,11 +156,15 @@ impl Reference {
         if is_assent(request) {
             return Reference::Reply;
         }
+        let words = request.split_whitespace().count();
+        // Before the places: in some languages the other one of two is the second.
+        if words <= OTHER_WORDS && matches(&OTHERS, request) {
+            return Reference::Other;
+        }
         let names = option_names(request);
         if !names.is_empty() {
             return Reference::Options(names);
         }
-        let words = request.split_whitespace().count();
         let is_bare = matches(&REMEMBERING, request) && words <= BARE_WORDS;
         if (points_at_name(request) || is_bare) && !states_name(request) {
             return Reference::Name(words_of(request));
@@ -285,6 +309,7 @@ mod tests {
         let all = [
             &LABELS,
             &BARE_LABELS,
+            &OTHERS,
             &NAMES,
             &REMEMBERING,
             &REPLIES,
@@ -313,9 +338,44 @@ mod tests {
             ("number 3 please", vec![label("3")]),
             ("2", vec![label("2")]),
             ("b)", vec![label("b")]),
+            ("2番で", vec![label("2")]),
+            ("2番でお願いします", vec![label("2")]),
+            ("选2", vec![label("2")]),
+            ("2번으로 해 주세요", vec![label("2")]),
+            ("la 2", vec![label("2")]),
+            ("die 2 bitte", vec![label("2")]),
+            ("二番の方で", vec![OptionName::Place(1)]),
+            ("2-й", vec![OptionName::Place(1)]),
+            ("number two", vec![OptionName::Place(1)]),
+            ("后者", vec![OptionName::Last]),
+            ("後者でお願いします", vec![OptionName::Last]),
+            ("前者", vec![OptionName::Place(0)]),
+            ("후자로 해 주세요", vec![OptionName::Last]),
+            ("das Letztere", vec![OptionName::Last]),
             ("options: first and third", vec![OptionName::Place(0), OptionName::Place(2)]),
         ] {
             assert_eq!(Reference::of(request), Reference::Options(names), "{request}");
+        }
+    }
+
+    #[test]
+    fn the_other_way_is_the_one_that_was_not_proposed() {
+        for request in [
+            "no, the other",
+            "No, the other one please.",
+            "nein, lieber die andere",
+            "non, l'autre",
+            "no, la otra",
+            "нет, другой вариант",
+            "不，另一个",
+            "もう一方で",
+            "아니, 다른 쪽으로",
+            "لا، الآخر",
+        ] {
+            assert_eq!(Reference::of(request), Reference::Other, "{request}");
+        }
+        for request in ["fix the other tests", "What do the other modules do?", "la otra tabla"] {
+            assert_ne!(Reference::of(request), Reference::Other, "{request}");
         }
     }
 

@@ -20,6 +20,7 @@ fn answer(answer: &str, request: &str) -> Option<String> {
 fn a_short_request_has_the_part_that_it_answers() {
     let stores = "Three stores:\n\n1. Redis\n2. **Postgres 16** with `wal`\n3. files\n\nWhich one?";
     let options = "Option A: all at once\nOption B: blue-green by zeta-lb";
+    let ways = "I can either rewrite the parser or patch the tokenizer. I recommend the patch.";
     let proposal = "The loop is wrong.\n\nI propose to cap it at 7 attempts.";
     for (text, request, part) in [
         (stores, "the second one, from now on", "2. Postgres 16 with wal"),
@@ -33,6 +34,10 @@ fn a_short_request_has_the_part_that_it_answers() {
         (proposal, "yes, do that", "I propose to cap it at 7 attempts."),
         (proposal, "go with your proposal", "I propose to cap it at 7 attempts."),
         (proposal, "ok", "I propose to cap it at 7 attempts."),
+        (ways, "no, the other", ways),
+        (ways, "后者", ways),
+        (ways, "no", ways),
+        (stores, "no, the other one", "1. Redis / 2. Postgres 16 with wal / 3. files Which one?"),
         ("Soll ich sie umbenennen?", "ja, genau so", "Soll ich sie umbenennen?"),
         ("Build 88417 passed. All is well.", "remember that build number", "Build 88417 passed."),
     ] {
