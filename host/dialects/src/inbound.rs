@@ -33,7 +33,7 @@ pub use edits::ItemEdit;
 pub(crate) use edits::{apply_edit, edit_user_parts};
 pub use entries::json_items;
 pub(crate) use entries::{
-    ToolNames, assistant_entry, inline_image, linked_entry, links_of, object_item, parse_content,
+    assistant_entry, inline_image, linked_entry, links_of, object_item, parse_content,
     result_entry, unknown_fields, user_entry,
 };
 pub(crate) use error::invalid_request;
@@ -47,7 +47,7 @@ pub use provider_edits::ProviderEdits;
 pub use render::{EntryLocation, SourceBody, render_body};
 pub(crate) use spans::{list_span, replace_spans, span_of};
 pub use system_addition::{SystemPlace, prepend_system};
-pub(crate) use unanswered_calls::{NamedCall, UnansweredCalls};
+pub(crate) use unanswered_calls::{ItemCalls, NamedCall, ParsedCalls, client_id, session_id};
 
 /// The JSON texts of a list.
 pub(crate) fn raw_items<'a>(list: &[&'a RawValue]) -> Vec<&'a str> {

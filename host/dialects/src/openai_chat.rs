@@ -20,6 +20,7 @@ use serde_json::Value;
 
 pub use compat::{Compat, CompatSettings, MaxTokensField};
 pub use inbound::OpenAiChatInbound;
+pub(crate) use inbound::detached_result;
 
 use crate::dialect::{Decoder, Dialect};
 use crate::request::ModelRequest;

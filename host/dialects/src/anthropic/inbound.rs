@@ -13,11 +13,11 @@ use serde_json::{Value, json};
 
 use super::API;
 use crate::inbound::{
-    CompactedItem, DeferredTools, InboundDialect, InboundError, ItemEdit, ItemGroup, LoweredBody,
-    ParseContext, ParsedBody, ParsedEntry, ProviderEdits, StoredOverflow, SystemPlace, ToolNames,
-    apply_edit, edit_user_parts, invalid_request, is_true, linked_entry, list_span, loaded_tools,
-    optional_count, optional_text, output_limit, parse_content, raw_fields, raw_items,
-    result_entry, user_entry,
+    CompactedItem, DeferredTools, InboundDialect, InboundError, ItemCalls, ItemEdit, ItemGroup,
+    LoweredBody, NamedCall, ParseContext, ParsedBody, ParsedCalls, ParsedEntry, ProviderEdits,
+    StoredOverflow, SystemPlace, apply_edit, client_id, edit_user_parts, invalid_request, is_true,
+    linked_entry, list_span, loaded_tools, optional_count, optional_text, output_limit,
+    parse_content, raw_fields, raw_items, result_entry, session_id, user_entry,
 };
 use crate::json::{parse_object, set, string, take, take_text, text, text_of};
 use crate::message::{ChatBlock, ChatMessage, ToolCallBlock};
@@ -114,9 +114,10 @@ impl InboundDialect for AnthropicInbound {
         items: &mut dyn Iterator<Item = Result<Value, InboundError>>,
         before: ParseContext<'_>,
     ) -> Result<Vec<ItemGroup>, InboundError> {
-        let mut tools = ToolNames::new(before);
+        let mut calls = ParsedCalls::new(before, read_calls);
         let group = |(number, item): (usize, Result<Value, InboundError>)| {
             let mut message = item?;
+            let position = before.items.len() + number;
             let (Some(role), Some(content)) =
                 (take_text(&mut message, "role"), message.get_mut("content").map(Value::take))
             else {
@@ -131,11 +132,11 @@ impl InboundDialect for AnthropicInbound {
                         return Ok(ItemGroup::single(Vec::new()));
                     }
                     let links = provider_tools::links_of(&content);
-                    let answer = parse_content(content, answer_block);
-                    tools.record(&answer);
+                    let answer = parse_answer(content, position);
+                    calls.add_answer(&answer, position);
                     vec![linked_entry(API, answer, links)]
                 }
-                "user" => parse_user_content(content, &tools),
+                "user" => parse_user_content(content, &mut calls, position),
                 // Claude Code sends messages of the role `system` in mid-conversation.
                 "system" => vec![ParsedEntry::Instruction(text_of(Some(&content)))],
                 _ => vec![ParsedEntry::Note(text_of(Some(&content)))],
@@ -180,7 +181,8 @@ impl InboundDialect for AnthropicInbound {
         _call: Option<&str>,
     ) -> Option<Value> {
         let result = json!({
-            "type": "tool_result", "tool_use_id": call_id, "content": text, "is_error": true,
+            "type": "tool_result", "tool_use_id": client_id(call_id), "content": text,
+            "is_error": true,
         });
         Some(json!({ "role": "user", "content": [result] }))
     }
@@ -251,6 +253,36 @@ fn type_of(block: &Value) -> &str {
     text(block, "type")
 }
 
+fn read_calls(mut message: Value, position: usize) -> ItemCalls {
+    let content = take(&mut message, "content");
+    match text(&message, "role") {
+        "assistant" => ItemCalls::of_answer(&parse_answer(content, position)),
+        "user" => {
+            let results = blocks_of(content);
+            let calls = results.iter().filter(|block| is_result(block)).map(call_of_result);
+            ItemCalls::Results(calls.collect())
+        }
+        _ => ItemCalls::Other,
+    }
+}
+
+/// What a result says of its call.
+fn call_of_result(block: &Value) -> NamedCall {
+    NamedCall { id: string(block, "tool_use_id"), name: String::new() }
+}
+
+fn parse_answer(content: Value, position: usize) -> Vec<ChatBlock> {
+    let mut blocks = parse_content(content, answer_block);
+    let calls = blocks.iter_mut().filter_map(|block| match block {
+        ChatBlock::ToolCall(call) => Some(call),
+        _ => None,
+    });
+    for (nth, call) in calls.enumerate().filter(|(_, call)| call.id.is_empty()) {
+        call.id = session_id("", position, nth);
+    }
+    blocks
+}
+
 fn answer_block(mut block: Value) -> ChatBlock {
     match type_of(&block) {
         "tool_use" => {
@@ -287,13 +319,19 @@ fn inline_image_block(block: &mut Value) -> Option<ChatBlock> {
 }
 
 /// The tool results of a user message, then one entry for all other blocks.
-fn parse_user_content(content: Value, tools: &ToolNames<'_>) -> Vec<ParsedEntry> {
+fn parse_user_content(
+    content: Value,
+    calls: &mut ParsedCalls<'_>,
+    position: usize,
+) -> Vec<ParsedEntry> {
     let Value::Array(blocks) = content else {
         return vec![user_entry(parse_content(content, visible_block))];
     };
     let (results, rest): (Vec<_>, Vec<_>) = blocks.into_iter().partition(is_result);
     let rest: Vec<_> = rest.into_iter().map(visible_block).collect();
-    let mut entries: Vec<_> = results.into_iter().map(|block| parse_result(block, tools)).collect();
+    let results = results.into_iter().enumerate();
+    let mut entries: Vec<_> =
+        results.map(|(nth, block)| parse_result(block, calls, position, nth)).collect();
     let has_results = !entries.is_empty();
     // A user entry here would make engines see a new turn in the middle of the tool loop.
     if has_results && !rest.is_empty() && rest.iter().all(is_reminder) {
@@ -320,12 +358,21 @@ fn is_result(block: &Value) -> bool {
     type_of(block) == "tool_result"
 }
 
-fn parse_result(mut block: Value, tools: &ToolNames<'_>) -> ParsedEntry {
-    let id = string(&block, "tool_use_id");
-    let name = tools.find(&id).unwrap_or_default();
+fn parse_result(
+    mut block: Value,
+    calls: &mut ParsedCalls<'_>,
+    position: usize,
+    nth: usize,
+) -> ParsedEntry {
+    let NamedCall { id, name } = call_of_result(&block);
+    let call = calls.answered_by(&id, &name).unwrap_or_else(|| {
+        // A result without a call keeps its id or gets one of its own; the invariants drop it as an orphan.
+        let id = if id.is_empty() { format!("{position}.{nth} unasked") } else { id };
+        NamedCall { id, name }
+    });
     let content = parse_content(take(&mut block, "content"), visible_block);
     let is_error = block.get("is_error").and_then(Value::as_bool).unwrap_or_default();
-    result_entry(id, name, content, is_error)
+    result_entry(call.id, call.name, content, is_error)
 }
 
 /// Replaces the content of a result; its call id stays.
@@ -359,7 +406,7 @@ fn replace_answer(blocks: Vec<Value>, message: &ChatMessage) -> Vec<Value> {
     calls.open(originals.map(|block| (text(block, "id").to_owned(), block)));
     let wire = |block: &ChatBlock| match block {
         ChatBlock::ToolCall(call) => {
-            let original = calls.take(&call.id).cloned();
+            let original = calls.take(client_id(&call.id)).cloned();
             let mut block = original.or_else(|| wire_block(&ChatBlock::ToolCall(call.clone())))?;
             set(&mut block, "input", call.arguments.clone());
             Some(block)
@@ -400,7 +447,8 @@ fn wire_block(block: &ChatBlock) -> Option<Value> {
             json!({ "type": "thinking", "thinking": thinking, "signature": thinking_signature })
         }
         ChatBlock::ToolCall(call) => {
-            json!({ "type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments })
+            let id = client_id(&call.id);
+            json!({ "type": "tool_use", "id": id, "name": call.name, "input": call.arguments })
         }
         ChatBlock::Image { data, mime_type } => {
             let source = json!({ "type": "base64", "media_type": mime_type, "data": data });

@@ -1,7 +1,6 @@
 //! Gemini's API as clients speak it.
 //!
-//! Calls seldom have ids: a response refers to the call of its name in the content before it. The
-//! session names a call by its position, `<item>.<nth>`, which is stable as long as the history is.
+//! Calls seldom have ids: a response then refers to the call of its name in the content before it.
 
 use std::borrow::Cow;
 
@@ -12,10 +11,10 @@ use serde_json::{Value, json};
 use super::signatures::{sign_first_call, starts_turn};
 use super::{API, call_of, field, is_gemini_3};
 use crate::inbound::{
-    InboundDialect, InboundError, ItemEdit, ItemGroup, LoweredBody, NamedCall, ParseContext,
-    ParsedBody, ParsedEntry, ProviderEdits, SystemPlace, TurnItem, UnansweredCalls, apply_edit,
-    assistant_entry, edit_user_parts, invalid_request, list_span, object_item, optional_count,
-    output_limit, raw_fields, raw_items, result_entry, user_entry,
+    InboundDialect, InboundError, ItemCalls, ItemEdit, ItemGroup, LoweredBody, NamedCall,
+    ParseContext, ParsedBody, ParsedCalls, ParsedEntry, ProviderEdits, SystemPlace, TurnItem,
+    apply_edit, assistant_entry, edit_user_parts, invalid_request, list_span, object_item,
+    optional_count, output_limit, raw_fields, raw_items, result_entry, session_id, user_entry,
 };
 use crate::json::{parse_object, set, string, take, take_text, text, text_or_json};
 use crate::message::{ChatBlock, ChatMessage, ToolCallBlock};
@@ -88,18 +87,16 @@ impl InboundDialect for GeminiInbound {
         items: &mut dyn Iterator<Item = Result<Value, InboundError>>,
         before: ParseContext<'_>,
     ) -> Result<Vec<ItemGroup>, InboundError> {
-        let last = before.last_item.and_then(|item| parse_object(item).ok());
-        // Generated ids contain the place of the item, so that they are the same in every request of a conversation.
-        let position = before.item_count.saturating_sub(1);
-        let mut calls = last.map_or_else(Vec::new, |content| calls_of(&content, position));
+        let mut calls = ParsedCalls::new(before, read_calls);
         let group = |(number, item): (usize, Result<Value, InboundError>)| {
             let mut content = object_item(number, item)?;
-            let position = before.item_count + number;
-            let open = std::mem::replace(&mut calls, calls_of(&content, position));
+            let position = before.items.len() + number;
             Ok(ItemGroup::single(if is_model(&content) {
-                vec![assistant_entry(API, parse_answer(take_parts(&mut content), position))]
+                let answer = parse_answer(take_parts(&mut content), position);
+                calls.add_answer(&answer, position);
+                vec![assistant_entry(API, answer)]
             } else {
-                parse_user_content(take_parts(&mut content), open, position)
+                parse_user_content(take_parts(&mut content), &mut calls, position)
             }))
         };
         items.enumerate().map(group).collect()
@@ -204,26 +201,24 @@ fn response_of(part: &Value) -> Option<&Value> {
     field(part, "functionResponse", "function_response")
 }
 
-/// The calls of a content with their ids in the session.
-fn calls_of(content: &Value, position: usize) -> Vec<NamedCall> {
-    let calls = parts_of(content).iter().filter_map(call_of).enumerate();
-    calls
-        .map(|(nth, call)| NamedCall { id: id_of(call, position, nth), name: string(call, "name") })
-        .collect()
+fn read_calls(mut content: Value, position: usize) -> ItemCalls {
+    if is_model(&content) {
+        return ItemCalls::of_answer(&parse_answer(take_parts(&mut content), position));
+    }
+    let responses = parts_of(&content).iter().filter_map(response_of);
+    ItemCalls::Results(responses.map(call_of_response).collect())
 }
 
-fn id_of(call: &Value, position: usize, nth: usize) -> String {
-    match text(call, "id") {
-        "" => format!("{position}.{nth}"),
-        id => id.to_owned(),
-    }
+/// What a response says of its call.
+fn call_of_response(response: &Value) -> NamedCall {
+    NamedCall { id: string(response, "id"), name: string(response, "name") }
 }
 
 fn parse_answer(parts: Vec<Value>, position: usize) -> Vec<ChatBlock> {
     let mut nth = 0;
     let block = |part: Value| {
         let Some(call) = call_of(&part) else { return parse_part(part) };
-        let id = id_of(call, position, nth);
+        let id = session_id(text(call, "id"), position, nth);
         nth += 1;
         let signature = field(&part, "thoughtSignature", "thought_signature");
         ChatBlock::ToolCall(ToolCallBlock {
@@ -255,10 +250,9 @@ fn parse_part(mut part: Value) -> ChatBlock {
 /// The responses of a user content in order, then one entry for all other parts.
 fn parse_user_content(
     parts: Vec<Value>,
-    calls: Vec<NamedCall>,
+    calls: &mut ParsedCalls<'_>,
     position: usize,
 ) -> Vec<ParsedEntry> {
-    let mut calls = UnansweredCalls::new(calls);
     let mut entries = Vec::new();
     let mut rest = Vec::new();
     for (nth, part) in parts.into_iter().enumerate() {
@@ -266,8 +260,8 @@ fn parse_user_content(
             rest.push(parse_part(part));
             continue;
         };
-        let name = string(response, "name");
-        let call = calls.take(text(response, "id"), &name);
+        let NamedCall { id, name } = call_of_response(response);
+        let call = calls.answered_by(&id, &name);
         // A response without a call gets an id of its own; the invariants drop it as an orphan.
         let id = call.map_or_else(|| format!("{position}.{nth} unasked"), |call| call.id);
         entries.push(parse_response(response, id, name));

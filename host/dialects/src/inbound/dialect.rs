@@ -92,8 +92,9 @@ pub trait InboundDialect: Send + Sync + fmt::Debug {
         call: Option<&str>,
     ) -> Option<Value>;
 
-    /// The call id of an item that is a call; `None` in dialects that put calls inside messages.
-    fn item_call_id(&self, _item: &str) -> Option<String> {
+    /// The call id in the session of an item at this position that is a call; `None` in dialects that put calls inside
+    /// messages.
+    fn item_call_id(&self, _item: &str, _position: usize) -> Option<String> {
         None
     }
 
@@ -133,6 +134,13 @@ pub trait InboundDialect: Send + Sync + fmt::Debug {
     /// [`TurnItem::Start`].
     fn complete_turn_item(&self, _model: &str, _item: &mut Value) -> TurnItem {
         TurnItem::Start
+    }
+
+    /// What is sent of an item that now follows `before`, and did not when the client sent it. A result that no call could
+    /// be found for becomes a message of the user where neither a call nor another result is before it. `None` if the
+    /// item can stay.
+    fn detached_item(&self, _before: Option<&Value>, _item: &Value) -> Option<Value> {
+        None
     }
 
     /// Joins `second` to `first` if the dialect requires one item; else gives `second` back.

@@ -84,16 +84,14 @@ pub enum ParsedEntry {
 pub struct ParseContext<'a> {
     /// Whether none of them has entries: the next item starts the conversation.
     pub is_start: bool,
-    /// Their number.
-    pub item_count: usize,
-    /// The last of them.
-    pub last_item: Option<&'a str>,
+    /// The items, as JSON.
+    pub items: &'a [&'a str],
     /// The tool name of an earlier call, by call id.
     pub tool_name_of: &'a dyn Fn(&str) -> Option<String>,
 }
 
 impl fmt::Debug for ParseContext<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ParseContext").field("items", &self.item_count).finish_non_exhaustive()
+        f.debug_struct("ParseContext").field("items", &self.items.len()).finish_non_exhaustive()
     }
 }

@@ -104,7 +104,8 @@ fn index_calls<'a>(
     if !projection.iter().any(|item| matches!(item, PlanItem::MissingResult { .. })) {
         return HashMap::new();
     }
-    items.iter().filter_map(|item| Some((dialect.item_call_id(item)?, *item))).collect()
+    let items = items.iter().enumerate();
+    items.filter_map(|(at, item)| Some((dialect.item_call_id(item, at)?, *item))).collect()
 }
 
 /// Whether an inserted answer can precede these items. A conversation ends with the user; several providers refuse any other.
@@ -276,7 +277,7 @@ impl BodyWriter<'_> {
         let mut joined: Vec<BodyPart> = Vec::with_capacity(self.parts.len());
         for part in std::mem::take(&mut self.parts) {
             let Some(last) = joined.pop() else {
-                joined.push(part);
+                joined.push(self.first_part(part));
                 continue;
             };
             // What the client sent as two items stays two: its provider has accepted them.
@@ -291,14 +292,32 @@ impl BodyWriter<'_> {
         self
     }
 
+    /// The first part of the list, as it can be sent there.
+    fn first_part(&self, part: BodyPart) -> BodyPart {
+        // The client has sent it there as well.
+        if part.group() == Some(0) || !self.is_one_item(&part) {
+            return part;
+        }
+        let group = part.group();
+        let value = self.part_value(part);
+        match (self.dialect.detached_item(None, &value), group) {
+            (Some(other), _) => BodyPart::Inserted(other),
+            (None, Some(group)) => BodyPart::Original(group),
+            (None, None) => BodyPart::Inserted(value),
+        }
+    }
+
     fn join_neighbours(&self, last: BodyPart, part: BodyPart, joined: &mut Vec<BodyPart>) {
         if !self.is_one_item(&last) || !self.is_one_item(&part) {
             joined.extend([last, part]);
             return;
         }
-        let groups = [last.group(), part.group()];
+        let mut groups = [last.group(), part.group()];
         // Values are moved: an item that grew by many joins is not cloned for the next one.
-        let (mut first, second) = (self.part_value(last), self.part_value(part));
+        let (mut first, mut second) = (self.part_value(last), self.part_value(part));
+        if let Some(other) = self.dialect.detached_item(Some(&first), &second) {
+            (second, groups[1]) = (other, None);
+        }
         let Some(second) = self.dialect.join_items(&mut first, second) else {
             joined.push(BodyPart::Inserted(first));
             return;

@@ -1,7 +1,6 @@
 //! Ollama's own API as clients speak it.
 //!
-//! Calls and results may have ids. Without one, a result refers to the first open call of its tool, and the session names
-//! a call by its position, `<item>.<nth>`, which is stable as long as the history is.
+//! Calls and results may have ids.
 
 use std::borrow::Cow;
 
@@ -11,13 +10,14 @@ use serde_json::{Value, json};
 
 use super::API;
 use crate::inbound::{
-    InboundDialect, InboundError, ItemEdit, ItemGroup, LoweredBody, NamedCall, ParseContext,
-    ParsedBody, ParsedEntry, ProviderEdits, ToolNames, UnansweredCalls, assistant_entry,
+    InboundDialect, InboundError, ItemCalls, ItemEdit, ItemGroup, LoweredBody, NamedCall,
+    ParseContext, ParsedBody, ParsedCalls, ParsedEntry, ProviderEdits, assistant_entry, client_id,
     invalid_request, list_span, object_item, optional_count, optional_text, output_limit,
-    raw_fields, result_entry, split_instructions, unknown_fields, user_entry,
+    raw_fields, result_entry, session_id, split_instructions, unknown_fields, user_entry,
 };
-use crate::json::{parse_object, remove, set, take, take_text, text, text_of};
-use crate::message::{ChatBlock, ChatMessage, ToolCallBlock, tool_calls};
+use crate::json::{parse_object, remove, set, string, take, take_text, text, text_of};
+use crate::message::{ChatBlock, ChatMessage, ToolCallBlock};
+use crate::openai_chat::detached_result;
 
 /// `POST /api/chat`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -83,24 +83,17 @@ impl InboundDialect for OllamaInbound {
         before: ParseContext<'_>,
     ) -> Result<Vec<ItemGroup>, InboundError> {
         let mut is_start = before.is_start;
-        let mut tools = ToolNames::new(before);
-        let mut open: Option<UnansweredCalls> = None;
+        let mut calls = ParsedCalls::new(before, read_calls);
         let group = |(number, item): (usize, Result<Value, InboundError>)| {
             let mut message = object_item(number, item)?;
             let entries = match text(&message, "role") {
                 "system" if is_start => Vec::new(),
                 "user" => vec![user_entry(take_content(&mut message))],
-                "tool" => {
-                    let open = open.get_or_insert_with(|| calls_before(&before));
-                    vec![parse_result(message, open, &tools)]
-                }
+                "tool" => vec![parse_result(message, &mut calls)],
                 "assistant" => {
-                    let answer = parse_answer(message, before.item_count + number);
-                    tools.record(&answer);
-                    let calls = tool_calls(&answer);
-                    let named = calls
-                        .map(|call| NamedCall { id: call.id.clone(), name: call.name.clone() });
-                    open = Some(UnansweredCalls::new(named));
+                    let position = before.items.len() + number;
+                    let answer = parse_answer(message, position);
+                    calls.add_answer(&answer, position);
                     vec![assistant_entry(API, answer)]
                 }
                 "system" => vec![ParsedEntry::Instruction(text_of(message.get("content")))],
@@ -147,35 +140,32 @@ impl InboundDialect for OllamaInbound {
         _call: Option<&str>,
     ) -> Option<Value> {
         let mut result = json!({ "role": "tool", "tool_name": tool, "content": text });
-        if !is_position(call_id) {
+        if !client_id(call_id).is_empty() {
             set(&mut result, "tool_call_id", call_id);
         }
         Some(result)
     }
+
+    fn detached_item(&self, before: Option<&Value>, item: &Value) -> Option<Value> {
+        detached_result(before, item)
+    }
 }
 
-/// The calls of the answer before the items to parse that have no result yet. Their ids were generated, or their results
-/// have ids as well.
-fn calls_before(before: &ParseContext<'_>) -> UnansweredCalls {
-    let call = |position: usize, nth: usize| {
-        let id = generated_id(position, nth);
-        (before.tool_name_of)(&id).map(|name| NamedCall { id, name })
+fn read_calls(message: Value, position: usize) -> ItemCalls {
+    match text(&message, "role") {
+        "assistant" => ItemCalls::of_answer(&parse_answer(message, position)),
+        "tool" => ItemCalls::Results(vec![call_of_result(&message)]),
+        _ => ItemCalls::Other,
+    }
+}
+
+/// What a result says of its call; older clients write `name`.
+fn call_of_result(message: &Value) -> NamedCall {
+    let name = match text(message, "tool_name") {
+        "" => text(message, "name"),
+        name => name,
     };
-    let Some(answer) = (0..before.item_count).rev().find(|at| call(*at, 0).is_some()) else {
-        return UnansweredCalls::default();
-    };
-    // What follows the answer are results, in the order of its calls.
-    let answered = before.item_count - answer - 1;
-    UnansweredCalls::new((answered..).map_while(|nth| call(answer, nth)))
-}
-
-fn generated_id(position: usize, nth: usize) -> String {
-    format!("{position}.{nth}")
-}
-
-fn is_position(call_id: &str) -> bool {
-    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    call_id.split_once('.').is_some_and(|(item, nth)| is_number(item) && is_number(nth))
+    NamedCall { id: string(message, "tool_call_id"), name: name.to_owned() }
 }
 
 fn is_instruction(item: &str) -> bool {
@@ -211,10 +201,9 @@ fn parse_answer(mut message: Value, position: usize) -> Vec<ChatBlock> {
         _ => Vec::new(),
     };
     let calls = calls.into_iter().enumerate().map(|(nth, mut wire)| {
-        let id = take_text(&mut wire, "id").filter(|id| !id.is_empty());
+        let id = session_id(text(&wire, "id"), position, nth);
         let mut function = take(&mut wire, "function");
         let name = take_text(&mut function, "name").unwrap_or_default();
-        let id = id.unwrap_or_else(|| generated_id(position, nth));
         ChatBlock::ToolCall(ToolCallBlock::new(id, name, take(&mut function, "arguments")))
     });
     let thinking = thinking.map(|thinking| ChatBlock::thinking(thinking, None));
@@ -223,28 +212,12 @@ fn parse_answer(mut message: Value, position: usize) -> Vec<ChatBlock> {
 }
 
 /// A tool result; one of an unknown call becomes a note.
-fn parse_result(
-    mut message: Value,
-    open: &mut UnansweredCalls,
-    tools: &ToolNames<'_>,
-) -> ParsedEntry {
-    let id = text(&message, "tool_call_id").to_owned();
-    let mut call = open.take(&id, tool_name(&message));
-    if call.is_none() && !id.is_empty() {
-        call = tools.find(&id).map(|name| NamedCall { id, name });
-    }
-    match call {
+fn parse_result(mut message: Value, calls: &mut ParsedCalls<'_>) -> ParsedEntry {
+    let NamedCall { id, name } = call_of_result(&message);
+    match calls.answered_by(&id, &name) {
         Some(call) => result_entry(call.id, call.name, take_content(&mut message), false),
         // A result entry without a call would be dropped as an orphan.
         None => ParsedEntry::Note(text_of(message.get("content"))),
-    }
-}
-
-/// The tool that a result names; older clients write `name`.
-fn tool_name(message: &Value) -> &str {
-    match text(message, "tool_name") {
-        "" => text(message, "name"),
-        name => name,
     }
 }
 

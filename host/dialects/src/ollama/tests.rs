@@ -37,15 +37,17 @@ fn decoded(lines: &[&str]) -> (Result<ModelResponse, StreamError>, String) {
     (decoder.finish(), received)
 }
 
-/// The call ids of results in these messages, which follow `before` messages.
+/// The call ids of results in these messages after the first `known`.
 fn answered_calls(
     messages: &[Value],
-    before: usize,
+    known: usize,
     tool_name_of: &dyn Fn(&str) -> Option<String>,
 ) -> Vec<String> {
-    let context =
-        ParseContext { is_start: before == 0, item_count: before, last_item: None, tool_name_of };
-    let mut items = messages.iter().cloned().map(Ok);
+    let (before, new) = messages.split_at(known);
+    let before: Vec<String> = before.iter().map(Value::to_string).collect();
+    let before: Vec<&str> = before.iter().map(String::as_str).collect();
+    let context = ParseContext { is_start: known == 0, items: &before, tool_name_of };
+    let mut items = new.iter().cloned().map(Ok);
     let groups = OllamaInbound.parse_items(&mut items, context).unwrap();
     let entries = groups.into_iter().flat_map(|group| group.entries);
     entries
@@ -65,20 +67,23 @@ fn results_without_ids_find_their_calls() {
         "tool_calls": [call("read"), call("list"), call("read")] });
     let none = |_: &str| None;
     let (read, list) = (result("read"), result("list"));
-    assert_eq!(
-        answered_calls(&[answer.clone(), list.clone(), read.clone(), read.clone()], 4, &none),
-        ["4.1", "4.0", "4.2"]
-    );
+    let round = [answer.clone(), list.clone(), read.clone(), read.clone()];
+    assert_eq!(answered_calls(&round, 0, &none), ["0.1", "0.0", "0.2"]);
     let all = [answer.clone(), unnamed.clone(), unnamed.clone(), unnamed.clone(), unnamed.clone()];
     assert_eq!(answered_calls(&all, 0, &none), ["0.0", "0.1", "0.2"]);
     // A request that continues between the results.
     let earlier = |id: &str| match id {
-        "4.0" | "4.2" => Some("read".to_owned()),
-        "4.1" => Some("list".to_owned()),
+        "0.0" | "0.2" => Some("read".to_owned()),
+        "0.1" => Some("list".to_owned()),
         _ => None,
     };
-    assert_eq!(answered_calls(&[list, read], 6, &earlier), ["4.1", "4.2"]);
-    assert_eq!(answered_calls(&[unnamed], 8, &earlier), Vec::<String>::new());
+    for (known, rest) in [(1, &["0.1", "0.0", "0.2"][..]), (2, &["0.0", "0.2"]), (3, &["0.2"])] {
+        assert_eq!(answered_calls(&round, known, &earlier), rest);
+    }
+    let more = [&round[..], &[unnamed]].concat();
+    assert_eq!(answered_calls(&more, 4, &earlier), Vec::<String>::new());
+    // The session names the calls otherwise since items before them were removed.
+    assert_eq!(answered_calls(&round, 2, &none), Vec::<String>::new());
     // Ids win over names.
     let with_id = json!({ "role": "assistant", "content": "",
         "tool_calls": [{ "id": "a", "function": { "name": "read", "arguments": {} } }, call("read")] });

@@ -1,7 +1,7 @@
 //! OpenAI's chat completions as clients speak them.
 //!
-//! `function_call` and messages of the role `function` are the form that preceded `tool_calls`. They have no ids: see
-//! `legacy_call`.
+//! Many local servers do without call ids. `function_call` and messages of the role `function`, the form that preceded
+//! `tool_calls`, have none either: see `legacy_call`.
 
 mod legacy_call;
 
@@ -16,10 +16,11 @@ use super::API;
 use super::alternation::{THINKING_FIELDS, join_messages};
 use crate::blocks::data_url;
 use crate::inbound::{
-    InboundDialect, InboundError, ItemEdit, ItemGroup, LoweredBody, NamedCall, ParseContext,
-    ParsedBody, ParsedEntry, ProviderEdits, ToolNames, assistant_entry, inline_image,
-    invalid_request, is_true, list_span, object_item, optional_count, optional_text, output_limit,
-    parse_content, raw_fields, result_entry, split_instructions, unknown_fields, user_entry,
+    InboundDialect, InboundError, ItemCalls, ItemEdit, ItemGroup, LoweredBody, NamedCall,
+    ParseContext, ParsedBody, ParsedCalls, ParsedEntry, ProviderEdits, assistant_entry, client_id,
+    inline_image, invalid_request, is_true, list_span, object_item, optional_count, optional_text,
+    output_limit, parse_content, raw_fields, result_entry, session_id, split_instructions,
+    unknown_fields, user_entry,
 };
 use crate::json::{
     parse_object, parse_or_string, remove, set, string, take, take_text, text, text_of,
@@ -87,22 +88,18 @@ impl InboundDialect for OpenAiChatInbound {
         items: &mut dyn Iterator<Item = Result<Value, InboundError>>,
         before: ParseContext<'_>,
     ) -> Result<Vec<ItemGroup>, InboundError> {
-        let mut tools = ToolNames::new(before);
+        let mut calls = ParsedCalls::new(before, read_calls);
         let mut is_start = before.is_start;
-        let mut open_call = legacy_call::open_before(&before);
         let group = |(number, item): (usize, Result<Value, InboundError>)| {
             let mut message = object_item(number, item)?;
-            let legacy_call = open_call.take();
             let entries = match text(&message, "role") {
                 "system" | "developer" if is_start => Vec::new(),
                 "user" => vec![user_entry(take_content(&mut message))],
-                "tool" => vec![parse_result(message, &tools)],
-                "function" => vec![parse_legacy_result(message, legacy_call)],
+                "tool" | "function" => vec![parse_result(message, &mut calls)],
                 "assistant" => {
-                    let position = before.item_count + number;
-                    open_call = legacy_call::named_call(&message, position);
+                    let position = before.items.len() + number;
                     let answer = parse_answer(message, position);
-                    tools.record(&answer);
+                    calls.add_answer(&answer, position);
                     vec![assistant_entry(API, answer)]
                 }
                 "system" | "developer" => {
@@ -157,13 +154,47 @@ impl InboundDialect for OpenAiChatInbound {
         if legacy_call::is_legacy_id(call_id) {
             return Some(json!({ "role": "function", "name": tool, "content": text }));
         }
-        Some(json!({ "role": "tool", "tool_call_id": call_id, "content": text }))
+        let mut result =
+            json!({ "role": "tool", "tool_call_id": client_id(call_id), "content": text });
+        if client_id(call_id).is_empty() {
+            set(&mut result, "name", tool);
+        }
+        Some(result)
+    }
+
+    fn detached_item(&self, before: Option<&Value>, item: &Value) -> Option<Value> {
+        detached_result(before, item)
     }
 
     /// User and assistant alternate, as many chat templates require.
     fn join_items(&self, first: &mut Value, second: Value) -> Option<Value> {
         join_messages(first, second)
     }
+}
+
+/// A result as a message of the user, unless it can follow `before`.
+pub(crate) fn detached_result(before: Option<&Value>, item: &Value) -> Option<Value> {
+    let is_result = |message: &Value| matches!(text(message, "role"), "tool" | "function");
+    let has_calls = |message: &Value| {
+        ["tool_calls", "function_call"].iter().any(|field| message.get(field).is_some())
+    };
+    if !is_result(item) || before.is_some_and(|before| is_result(before) || has_calls(before)) {
+        return None;
+    }
+    let content = item.get("content").cloned().unwrap_or_else(|| Value::from(""));
+    Some(json!({ "role": "user", "content": content }))
+}
+
+fn read_calls(message: Value, position: usize) -> ItemCalls {
+    match text(&message, "role") {
+        "assistant" => ItemCalls::of_answer(&parse_answer(message, position)),
+        "tool" | "function" => ItemCalls::Results(vec![call_of_result(&message)]),
+        _ => ItemCalls::Other,
+    }
+}
+
+fn call_of_result(message: &Value) -> NamedCall {
+    NamedCall { id: string(message, "tool_call_id"), name: string(message, "name") }
 }
 
 fn is_instruction(item: &str) -> bool {
@@ -184,22 +215,11 @@ fn parse_part(mut part: Value) -> ChatBlock {
 }
 
 /// A tool result; one of an unknown call becomes a note.
-fn parse_result(mut message: Value, tools: &ToolNames<'_>) -> ParsedEntry {
-    match tools.find(text(&message, "tool_call_id")) {
-        Some(tool) => {
-            let id = take_text(&mut message, "tool_call_id").unwrap_or_default();
-            result_entry(id, tool, take_content(&mut message), false)
-        }
-        // Many local servers do without ids. A result entry without a call would be dropped as an
-        // orphan.
-        None => ParsedEntry::Note(text_of(message.get("content"))),
-    }
-}
-
-/// The result of the call before it; any other becomes a note.
-fn parse_legacy_result(mut message: Value, call: Option<NamedCall>) -> ParsedEntry {
-    match call.filter(|call| call.name == text(&message, "name")) {
+fn parse_result(mut message: Value, calls: &mut ParsedCalls<'_>) -> ParsedEntry {
+    let NamedCall { id, name } = call_of_result(&message);
+    match calls.answered_by(&id, &name) {
         Some(call) => result_entry(call.id, call.name, take_content(&mut message), false),
+        // A result entry without a call would be dropped as an orphan.
         None => ParsedEntry::Note(text_of(message.get("content"))),
     }
 }
@@ -214,14 +234,14 @@ fn parse_answer(mut message: Value, position: usize) -> Vec<ChatBlock> {
         Value::Array(calls) => calls,
         _ => Vec::new(),
     };
-    let calls = calls.into_iter().map(parse_call).chain(legacy_call);
+    let calls = calls.into_iter().enumerate();
+    let calls = calls.map(|(nth, call)| parse_call(call, position, nth)).chain(legacy_call);
     let rest = unknown_fields(API, message, &["role", "name"]);
     thinking.into_iter().chain(content).chain(calls).chain(rest).collect()
 }
 
-fn parse_call(mut wire: Value) -> ChatBlock {
-    if text(&wire, "id").is_empty() {
-        // No result could be matched to it, so it is not a call that waits for one.
+fn parse_call(mut wire: Value, position: usize, nth: usize) -> ChatBlock {
+    if ["id", "function", "custom"].iter().all(|field| wire.get(field).is_none()) {
         return ChatBlock::ProviderItem { api: API.into(), item: wire };
     }
     let is_function = wire.get("function").is_some();
@@ -230,7 +250,7 @@ fn parse_call(mut wire: Value) -> ChatBlock {
     let mut take_string = |field| take_text(&mut tool, field).unwrap_or_default();
     // Models write arguments that are not JSON; such text is kept, since it takes space as well.
     let (name, arguments) = (take_string("name"), parse_or_string(take_string(field)));
-    let id = take_text(&mut wire, "id").unwrap_or_default();
+    let id = session_id(text(&wire, "id"), position, nth);
     ChatBlock::ToolCall(ToolCallBlock::new(id, name, arguments))
 }
 
@@ -261,10 +281,12 @@ fn replace_message(message: &mut Value, other: &ChatMessage) {
     legacy_call::replace_call(message, answer);
     let Some(Value::Array(calls)) = message.get_mut("tool_calls") else { return };
     let mut kept = OpenCalls::default();
-    kept.open(answer.tool_calls().map(|call| (call.id.clone(), call)));
+    kept.open(answer.tool_calls().map(|call| (client_id(&call.id).to_owned(), call)));
     calls.retain_mut(|wire| {
         let id = string(wire, "id");
-        id.is_empty() || kept.take(&id).is_some_and(|call| set_arguments(wire, &call.arguments))
+        // Older sessions have no calls without ids.
+        let is_unknown = || id.is_empty();
+        kept.take(&id).map_or_else(is_unknown, |call| set_arguments(wire, &call.arguments))
     });
 }
 

@@ -18,11 +18,12 @@ use serde_json::{Value, json};
 
 use super::API;
 use crate::inbound::{
-    CompactedItem, DeferredTools, InboundDialect, InboundError, ItemEdit, ItemGroup, LoweredBody,
-    ParseContext, ParsedBody, ParsedEntry, ProviderEdits, StoredOverflow, SystemPlace, ToolNames,
-    inline_image, invalid_request, is_true, linked_entry, links_of, list_span, loaded_tools,
-    object_item, optional_count, optional_text, output_limit, parse_content, raw_fields,
-    replace_spans, result_entry, span_of, split_instructions, user_entry,
+    CompactedItem, DeferredTools, InboundDialect, InboundError, ItemCalls, ItemEdit, ItemGroup,
+    LoweredBody, NamedCall, ParseContext, ParsedBody, ParsedCalls, ParsedEntry, ProviderEdits,
+    StoredOverflow, SystemPlace, client_id, inline_image, invalid_request, is_true, linked_entry,
+    links_of, list_span, loaded_tools, object_item, optional_count, optional_text, output_limit,
+    parse_content, raw_fields, replace_spans, result_entry, session_id, span_of,
+    split_instructions, user_entry,
 };
 use crate::json::{parse_object, parse_or_string, string, take, take_text, text, text_of};
 use crate::message::{ChatBlock, ChatMessage, ToolCallBlock};
@@ -123,12 +124,12 @@ enum ItemRun {
 }
 
 impl ItemRun {
-    fn continues_with(self, item: &Value, tools: &ToolNames<'_>) -> bool {
+    fn continues_with(self, item: &Value, calls: &ParsedCalls<'_>) -> bool {
         match kind_of(item) {
             ItemKind::Answer => matches!(self, ItemRun::Answer { .. }),
             ItemKind::Result => {
                 matches!(self, ItemRun::Answer { has_reference: true } | ItemRun::Results)
-                    && tools.find(&result_call_id(item)).is_none()
+                    && calls.tool_of(&result_call_id(item)).is_none()
             }
             ItemKind::User | ItemKind::Instruction | ItemKind::Compaction => false,
         }
@@ -201,25 +202,26 @@ impl InboundDialect for OpenAiResponsesInbound {
         items: &mut dyn Iterator<Item = Result<Value, InboundError>>,
         before: ParseContext<'_>,
     ) -> Result<Vec<ItemGroup>, InboundError> {
-        let mut tools = ToolNames::new(before);
+        let mut calls = ParsedCalls::new(before, read_calls);
         let mut groups: Vec<ItemGroup> = Vec::new();
         let mut is_start = before.is_start;
         let mut run = ItemRun::None;
         for (number, item) in items.enumerate() {
             let mut item = object_item(number, item)?;
             let kind = kind_of(&item);
-            let continued = groups.last_mut().filter(|_| run.continues_with(&item, &tools));
+            let position = before.items.len() + number;
+            let continued = groups.last_mut().filter(|_| run.continues_with(&item, &calls));
             run = run.after(&item, continued.is_some());
             let entries = match kind {
                 ItemKind::User => vec![user_entry(take_content(&mut item))],
                 ItemKind::Instruction if is_start => Vec::new(),
                 ItemKind::Instruction => vec![ParsedEntry::Instruction(instruction_text(&item))],
                 ItemKind::Compaction => Vec::new(),
-                ItemKind::Result if continued.is_none() => vec![parse_result(item, &tools)],
+                ItemKind::Result if continued.is_none() => vec![parse_result(item, &mut calls)],
                 ItemKind::Answer | ItemKind::Result => {
                     let links = approval_links(&item);
-                    let blocks = parse_answer_item(item);
-                    tools.record(&blocks);
+                    let blocks = parse_answer_item(item, position);
+                    calls.add_answer(&blocks, position);
                     if let Some(group) = continued {
                         extend_answer(group, blocks, links);
                         continue;
@@ -270,13 +272,13 @@ impl InboundDialect for OpenAiResponsesInbound {
             }
             "tool_search_call" => {
                 return Some(json!({
-                    "type": "tool_search_output", "call_id": call_id, "status": "completed",
+                    "type": "tool_search_output", "call_id": client_id(call_id), "status": "completed",
                     "execution": "client", "tools": [],
                 }));
             }
             _ => return None,
         };
-        Some(json!({ "type": kind, "call_id": call_id, "output": text }))
+        Some(json!({ "type": kind, "call_id": client_id(call_id), "output": text }))
     }
 
     fn split_compaction(&self, item: &str) -> Option<CompactedItem> {
@@ -294,9 +296,8 @@ impl InboundDialect for OpenAiResponsesInbound {
         })
     }
 
-    fn item_call_id(&self, item: &str) -> Option<String> {
-        let item = parse_object(item).ok()?;
-        is_call(&item).then(|| call_id_of(&item).map(str::to_owned)).flatten()
+    fn item_call_id(&self, item: &str, position: usize) -> Option<String> {
+        answered_call_id(&parse_object(item).ok()?, position)
     }
 }
 
@@ -321,6 +322,17 @@ fn call_id_of(item: &Value) -> Option<&str> {
 fn is_call(item: &Value) -> bool {
     let kind = type_of(item);
     kind.ends_with("_call") || kind == "mcp_approval_request"
+}
+
+/// The id in the session of a call that the client answers, which may have none of its own.
+fn answered_call_id(item: &Value, position: usize) -> Option<String> {
+    let has_call = is_call(item) && (call_id_of(item).is_some() || is_client_call(item));
+    has_call.then(|| session_id(call_id_of(item).unwrap_or_default(), position, 0))
+}
+
+/// Whether the tool of a call is never the provider's.
+fn is_client_call(item: &Value) -> bool {
+    matches!(type_of(item), "function_call" | "custom_tool_call")
 }
 
 /// Whether a reference comes before the first question: what is asked may then be stored by the server as well.
@@ -377,11 +389,26 @@ fn parse_part(mut part: Value) -> ChatBlock {
     url.and_then(inline_image).unwrap_or(ChatBlock::Other(part))
 }
 
+fn read_calls(item: Value, position: usize) -> ItemCalls {
+    match kind_of(&item) {
+        ItemKind::Answer => ItemCalls::of_answer(&parse_answer_item(item, position)),
+        ItemKind::Result => ItemCalls::Results(vec![call_of_result(&item)]),
+        ItemKind::User | ItemKind::Instruction | ItemKind::Compaction => ItemCalls::Other,
+    }
+}
+
+/// What a result says of its call.
+fn call_of_result(item: &Value) -> NamedCall {
+    NamedCall { id: result_call_id(item), name: string(item, "name") }
+}
+
 /// A tool result. One of an unknown call becomes a note: a result entry without a call would be
 /// dropped as an orphan.
-fn parse_result(mut item: Value, tools: &ToolNames<'_>) -> ParsedEntry {
-    let id = result_call_id(&item);
-    let Some(tool) = tools.find(&id) else { return ParsedEntry::Note(output_text(&item)) };
+fn parse_result(mut item: Value, calls: &mut ParsedCalls<'_>) -> ParsedEntry {
+    let NamedCall { id, name } = call_of_result(&item);
+    let Some(call) = calls.answered_by(&id, &name) else {
+        return ParsedEntry::Note(output_text(&item));
+    };
     let content = match item.get("output") {
         Some(Value::String(_) | Value::Array(_)) => {
             parse_content(take(&mut item, "output"), parse_part)
@@ -392,7 +419,7 @@ fn parse_result(mut item: Value, tools: &ToolNames<'_>) -> ParsedEntry {
         }
         _ => vec![ChatBlock::text(output_text(&item))],
     };
-    result_entry(id, tool, content, false)
+    result_entry(call.id, call.name, content, false)
 }
 
 /// The id of the call that a result answers. The output of a local shell has it as `id`.
@@ -428,18 +455,18 @@ fn instruction_text(item: &Value) -> String {
     if text.is_empty() { item.to_string() } else { text }
 }
 
-fn parse_answer_item(mut item: Value) -> Vec<ChatBlock> {
-    match type_of(&item) {
-        "message" => take_content(&mut item),
-        _ if is_call(&item) && call_id_of(&item).is_some() => {
-            vec![ChatBlock::ToolCall(parse_call(&item))]
-        }
+fn parse_answer_item(mut item: Value, position: usize) -> Vec<ChatBlock> {
+    if type_of(&item) == "message" {
+        return take_content(&mut item);
+    }
+    match answered_call_id(&item, position) {
+        Some(id) => vec![ChatBlock::ToolCall(parse_call(&item, id))],
         // No result follows what the provider's own tools did, so it is not a call here.
-        _ => vec![ChatBlock::ProviderItem { api: API.into(), item }],
+        None => vec![ChatBlock::ProviderItem { api: API.into(), item }],
     }
 }
 
-fn parse_call(item: &Value) -> ToolCallBlock {
+fn parse_call(item: &Value, id: String) -> ToolCallBlock {
     let fields = ["arguments", "input", "action", "operation"];
     let arguments = match fields.into_iter().find_map(|field| item.get(field)) {
         Some(Value::String(text)) => parse_or_string(text.clone()),
@@ -447,7 +474,7 @@ fn parse_call(item: &Value) -> ToolCallBlock {
     };
     let name = Some(text(item, "name")).filter(|name| !name.is_empty());
     let name = name.unwrap_or_else(|| type_of(item)).to_owned();
-    ToolCallBlock::new(call_id_of(item).unwrap_or_default().to_owned(), name, arguments)
+    ToolCallBlock::new(id, name, arguments)
 }
 
 /// The link from a call of an MCP server to the answer that asked for its approval.

@@ -26,8 +26,7 @@ impl NewItems {
         let (known, items) = (known_items.len(), request_items.items());
         let context = ParseContext {
             is_start: known_items.entry_count() == 0,
-            item_count: known,
-            last_item: known.checked_sub(1).and_then(|at| items.get(at)).copied(),
+            items: items.get(..known).unwrap_or_default(),
             tool_name_of: &|id| known_items.tool_of(id),
         };
         let mut items_after = (known..items.len()).map(|at| {

@@ -61,12 +61,7 @@ impl ReceivedRequest {
         };
         let headers = named.map(header).collect();
         let body = speech.parse_body(&json).unwrap();
-        let before = ParseContext {
-            is_start: true,
-            item_count: 0,
-            last_item: None,
-            tool_name_of: &|_| None,
-        };
+        let before = ParseContext { is_start: true, items: &[], tool_name_of: &|_| None };
         let units = speech.parse_items(&mut json_items(&body.items), before).unwrap();
         assert_eq!(units.iter().map(|unit| unit.item_count).sum::<usize>(), body.items.len());
         let session = Session::in_memory(SessionHeader::new(Some("heard"), "/", 0));

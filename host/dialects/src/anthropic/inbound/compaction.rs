@@ -123,12 +123,7 @@ mod tests {
         let (before, _) = parsed.split_at_messages(&body, false);
         assert!(before.ends_with(&format!("{},{},", texts[1], texts[2])), "{before}");
 
-        let context = ParseContext {
-            is_start: true,
-            item_count: 0,
-            last_item: None,
-            tool_name_of: &|_| None,
-        };
+        let context = ParseContext { is_start: true, items: &[], tool_name_of: &|_| None };
         let groups = AnthropicInbound.parse_items(&mut json_items(&parsed.items), context).unwrap();
         let [ParsedEntry::Message(ChatMessage::Assistant(first))] = &*groups[0].entries else {
             panic!("{:?}", groups[0])
@@ -147,12 +142,7 @@ mod tests {
     fn an_answer_that_is_a_compaction_has_no_entry() {
         let message = answer(json!([block("all".into())])).to_string();
         assert_eq!(AnthropicInbound.split_compaction(&message).unwrap().rest, None);
-        let context = ParseContext {
-            is_start: true,
-            item_count: 0,
-            last_item: None,
-            tool_name_of: &|_| None,
-        };
+        let context = ParseContext { is_start: true, items: &[], tool_name_of: &|_| None };
         let groups = AnthropicInbound.parse_items(&mut json_items(&[&*message]), context).unwrap();
         assert!(groups[0].entries.is_empty());
     }

@@ -7,8 +7,7 @@ use crate::inbound::{InboundDialect, ItemEdit, ParseContext, ParsedEntry, TurnIt
 use crate::message::{ChatBlock, ChatMessage};
 
 fn content(content: &Value) -> Vec<ChatBlock> {
-    let before =
-        ParseContext { is_start: true, item_count: 0, last_item: None, tool_name_of: &|_| None };
+    let before = ParseContext { is_start: true, items: &[], tool_name_of: &|_| None };
     let text = content.to_string();
     let groups = GeminiInbound.parse_items(&mut json_items(&[text.as_str()]), before).unwrap();
     match &groups[0].entries[0] {

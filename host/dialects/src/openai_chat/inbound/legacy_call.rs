@@ -5,24 +5,16 @@
 
 use serde_json::Value;
 
-use crate::inbound::{NamedCall, ParseContext};
-use crate::json::{
-    parse_object, parse_or_string, remove, set, take, take_text, text, text_or_json,
-};
+use crate::inbound::NamedCall;
+use crate::json::{parse_or_string, remove, set, take, take_text, text, text_or_json};
 use crate::message::{AssistantMessage, ChatBlock, ToolCallBlock};
 
 const FIELD: &str = "function_call";
 
 const ID_START: &str = "function_call.";
 
-/// The call of the last item before the ones to parse: its result may be the first of these.
-pub(super) fn open_before(before: &ParseContext<'_>) -> Option<NamedCall> {
-    let last = before.last_item.filter(|item| item.contains(FIELD))?;
-    named_call(&parse_object(last).ok()?, before.item_count.checked_sub(1)?)
-}
-
 /// The call of an answer at this position.
-pub(super) fn named_call(answer: &Value, position: usize) -> Option<NamedCall> {
+fn named_call(answer: &Value, position: usize) -> Option<NamedCall> {
     let has_tool_calls = answer.get("tool_calls").and_then(Value::as_array);
     if has_tool_calls.is_some_and(|calls| !calls.is_empty()) {
         return None;

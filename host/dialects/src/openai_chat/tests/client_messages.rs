@@ -7,8 +7,7 @@ use crate::inbound::{InboundDialect, ItemEdit, ParseContext, ParsedEntry, json_i
 use crate::message::{AssistantMessage, ChatMessage};
 
 fn answer(message: &Value) -> AssistantMessage {
-    let before =
-        ParseContext { is_start: true, item_count: 0, last_item: None, tool_name_of: &|_| None };
+    let before = ParseContext { is_start: true, items: &[], tool_name_of: &|_| None };
     let text = message.to_string();
     let mut groups =
         OpenAiChatInbound.parse_items(&mut json_items(&[text.as_str()]), before).unwrap();
@@ -53,12 +52,12 @@ fn entries(items: &[Value], first: usize) -> Vec<ParsedEntry> {
     let texts: Vec<String> = items.iter().map(Value::to_string).collect();
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     let (before, new) = texts.split_at(first);
-    let context = ParseContext {
-        is_start: before.is_empty(),
-        item_count: before.len(),
-        last_item: before.last().copied(),
-        tool_name_of: &|_| None,
+    let tools = |id: &str| match id {
+        "function_call.1" => Some("read".to_owned()),
+        "function_call.3" => Some("list".to_owned()),
+        _ => None,
     };
+    let context = ParseContext { is_start: before.is_empty(), items: before, tool_name_of: &tools };
     let groups = OpenAiChatInbound.parse_items(&mut json_items(new), context).unwrap();
     groups.into_iter().flat_map(|group| group.entries).collect()
 }

@@ -3,9 +3,9 @@
 use ctxhost_engine_api::transcript::open_calls::OpenCalls;
 use serde_json::{Value, json};
 
-use super::{ItemKind, call_id_of, is_reference, kind_of, type_of};
+use super::{ItemKind, answered_call_id, call_id_of, is_reference, kind_of, type_of};
 use crate::blocks::data_url;
-use crate::inbound::ItemEdit;
+use crate::inbound::{ItemEdit, client_id};
 use crate::json::{parse_object, remove, set, text, text_or_json};
 use crate::message::{ChatBlock, ChatMessage, text_of};
 
@@ -30,7 +30,7 @@ fn replace_text(items: Vec<Value>, text: &str) -> Vec<Value> {
     if items.iter().any(must_stay_whole) {
         return items;
     }
-    let calls = items.into_iter().filter(|item| call_id_of(item).is_some());
+    let calls = items.into_iter().filter(|item| client_call_id(item).is_some());
     let calls = calls.map(|mut call| {
         // With the item's id the provider would require the dropped reasoning before it.
         remove(&mut call, "id");
@@ -59,12 +59,12 @@ fn replace_answer(items: &[Value], message: &ChatMessage) -> Vec<Value> {
     let is_reasoning = |block: &ChatBlock| matches!(block, ChatBlock::ProviderItem { item, .. } if text(item, "type") == "reasoning" || is_reference(item));
     let has_reasoning = message.content().iter().any(is_reasoning);
     let mut calls = OpenCalls::default();
-    calls.open(items.iter().filter_map(|item| Some((call_id_of(item)?.to_owned(), item))));
+    calls.open(items.iter().filter_map(|item| Some((client_call_id(item)?, item))));
     let wire = |block: &ChatBlock| match block {
         ChatBlock::Text { text, .. } if text.trim().is_empty() => None,
         ChatBlock::Text { text, .. } => Some(output_message(text)),
         ChatBlock::ToolCall(call) => {
-            let mut item = calls.take(&call.id)?.clone();
+            let mut item = calls.take(client_id(&call.id))?.clone();
             if !has_reasoning {
                 remove(&mut item, "id");
             }
@@ -75,6 +75,12 @@ fn replace_answer(items: &[Value], message: &ChatMessage) -> Vec<Value> {
         ChatBlock::Thinking { .. } | ChatBlock::Image { .. } | ChatBlock::Other(_) => None,
     };
     message.content().iter().filter_map(wire).collect()
+}
+
+/// The id of a call as the client wrote it; `None` for what is not a call that it answers.
+fn client_call_id(item: &Value) -> Option<String> {
+    let is_call = call_id_of(item).is_some() || answered_call_id(item, 0).is_some();
+    is_call.then(|| call_id_of(item).unwrap_or_default().to_owned())
 }
 
 fn set_arguments(item: &mut Value, arguments: &Value) {

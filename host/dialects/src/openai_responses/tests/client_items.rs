@@ -12,8 +12,7 @@ use crate::message::{AssistantMessage, ChatBlock, ChatMessage};
 fn groups(items: &[Value]) -> Vec<ItemGroup> {
     let texts: Vec<String> = items.iter().map(Value::to_string).collect();
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-    let before =
-        ParseContext { is_start: true, item_count: 0, last_item: None, tool_name_of: &|_| None };
+    let before = ParseContext { is_start: true, items: &[], tool_name_of: &|_| None };
     OpenAiResponsesInbound.parse_items(&mut json_items(&texts), before).unwrap()
 }
 
@@ -221,7 +220,7 @@ fn a_request_for_approval_is_sent_as_it_is_or_not_at_all() {
     );
     assert!(edit(ItemEdit::Drop).is_empty());
     let [_, request] = texts;
-    let id = OpenAiResponsesInbound.item_call_id(request).unwrap();
+    let id = OpenAiResponsesInbound.item_call_id(request, 0).unwrap();
     let denied = OpenAiResponsesInbound.missing_result_item(&id, "read", "none", Some(request));
     let expected = json!({
         "type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": false,

@@ -159,8 +159,7 @@ pub(super) fn parse_run(
 ) -> Result<Vec<ItemGroup>, IngestError> {
     let before = ParseContext {
         is_start: items.start == 0,
-        item_count: items.start,
-        last_item: items.start.checked_sub(1).and_then(|at| request_items.items().get(at)).copied(),
+        items: request_items.items().get(..items.start).unwrap_or_default(),
         tool_name_of: &|id| known_items.tool_of(id),
     };
     let start = items.start;

@@ -119,3 +119,62 @@ async fn a_request_of_too_many_messages_is_forwarded_and_not_kept() {
     assert_eq!(gateway.ask(&messages).await.tokens, None);
     assert_eq!(gateway.runtime.open_sessions(), known);
 }
+
+/// Sends a conversation that grows by these rounds, and checks that each result follows a call.
+async fn check_results_follow_calls(rounds: &[Vec<Value>]) {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = Gateway::open(folder.path(), WINDOW_TOKENS).await;
+    let mut messages = vec![user("go")];
+    let mut is_shaped = false;
+    for round in rounds {
+        messages.extend_from_slice(round);
+        let sent = gateway.forward(None, &messages).await;
+        let body: Value = serde_json::from_slice(&sent.body).unwrap();
+        let sent_messages = body["messages"].as_array().unwrap();
+        is_shaped |= sent_messages.len() < messages.len();
+        for (at, message) in sent_messages.iter().enumerate().filter(|(_, m)| m["role"] == "tool") {
+            let before = at.checked_sub(1).map(|at| &sent_messages[at]);
+            let follows = before.is_some_and(|before| {
+                before["role"] == "tool" || before.get("tool_calls").is_some()
+            });
+            assert!(follows, "{message} after {before:?}");
+        }
+        gateway.proxy.record_answer(sent.in_flight, AnswerReport::default());
+    }
+    assert!(is_shaped);
+    gateway.close().await;
+}
+
+fn round_of_two(number: usize, call_id: Option<&str>, result_id: Option<&str>) -> Vec<Value> {
+    let with_id = |mut item: Value, field: &str, id: Option<&str>| {
+        if let Some(id) = id {
+            item[field] = id.into();
+        }
+        item
+    };
+    let calls = [1, 2].map(|part| {
+        let arguments = format!("{{\"path\":\"f{number}-{part}\"}}");
+        let function = json!({ "name": "read", "arguments": arguments });
+        with_id(json!({ "type": "function", "function": function }), "id", call_id)
+    });
+    let text = "the system reads a file and writes records ".repeat(20);
+    let result = json!({ "role": "tool", "name": "read", "content": format!("{number} {text}") });
+    let results = [(); 2].map(|()| with_id(result.clone(), "tool_call_id", result_id));
+    let answer = json!({ "role": "assistant", "content": "", "tool_calls": calls });
+    [vec![answer], results.to_vec()].concat()
+}
+
+#[tokio::test]
+async fn calls_without_ids_are_folded_with_their_results() {
+    for id in [None, Some("")] {
+        let rounds: Vec<_> = (0..30).map(|number| round_of_two(number, id, id)).collect();
+        check_results_follow_calls(&rounds).await;
+    }
+}
+
+#[tokio::test]
+async fn results_of_unknown_calls_are_sent_as_texts_once_their_place_is_gone() {
+    let rounds: Vec<_> =
+        (0..30).map(|number| round_of_two(number, Some("a"), Some("other"))).collect();
+    check_results_follow_calls(&rounds).await;
+}
