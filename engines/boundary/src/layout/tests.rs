@@ -47,7 +47,7 @@ fn the_last_turn_stays_whole_and_the_task_stays() {
 #[test]
 fn requests_that_do_not_fit_their_share_get_the_free_room() {
     let mut talk = TranscriptBuilder::new();
-    for turn in 0..60 {
+    for turn in 0..100 {
         talk.user(&format!("Please look into page {turn} of the shop, it is slow"));
         talk.calls(&[("1", "read", "{}")]).result("1", "read", &"text ".repeat(40));
         talk.assistant("done");
