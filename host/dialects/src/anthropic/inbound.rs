@@ -146,7 +146,7 @@ impl InboundDialect for AnthropicInbound {
     }
 
     fn lower_output_limit(&self, json: &str, limit_tokens: u64) -> Option<LoweredBody> {
-        output_limit::lower_with_thinking(json, &[&["max_tokens"]], limit_tokens)
+        output_limit::lower(json, &[&["max_tokens"]], limit_tokens)
     }
 
     fn edit_items(&self, items: &[&str], edits: &[ItemEdit<'_>]) -> Vec<Value> {

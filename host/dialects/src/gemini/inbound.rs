@@ -110,7 +110,7 @@ impl InboundDialect for GeminiInbound {
             &["generation_config", "maxOutputTokens"],
             &["generation_config", "max_output_tokens"],
         ];
-        output_limit::lower_numbers(json, &PATHS, limit_tokens)
+        output_limit::lower(json, &PATHS, limit_tokens)
     }
 
     fn edit_items(&self, items: &[&str], edits: &[ItemEdit<'_>]) -> Vec<Value> {

@@ -106,7 +106,7 @@ impl InboundDialect for OllamaInbound {
     }
 
     fn lower_output_limit(&self, json: &str, limit_tokens: u64) -> Option<LoweredBody> {
-        output_limit::lower_numbers(json, &[&["options", "num_predict"]], limit_tokens)
+        output_limit::lower(json, &[&["options", "num_predict"]], limit_tokens)
     }
 
     fn edit_items(&self, items: &[&str], edits: &[ItemEdit<'_>]) -> Vec<Value> {

@@ -121,7 +121,7 @@ impl InboundDialect for OpenAiChatInbound {
             &["n_predict"],
             &["options", "num_predict"],
         ];
-        output_limit::lower_with_thinking(json, &PATHS, limit_tokens)
+        output_limit::lower(json, &PATHS, limit_tokens)
     }
 
     fn edit_items(&self, items: &[&str], edits: &[ItemEdit<'_>]) -> Vec<Value> {

@@ -236,7 +236,7 @@ impl InboundDialect for OpenAiResponsesInbound {
     }
 
     fn lower_output_limit(&self, json: &str, limit_tokens: u64) -> Option<LoweredBody> {
-        output_limit::lower_numbers(json, &[&["max_output_tokens"]], limit_tokens)
+        output_limit::lower(json, &[&["max_output_tokens"]], limit_tokens)
     }
 
     fn edit_items(&self, items: &[&str], edits: &[ItemEdit<'_>]) -> Vec<Value> {
