@@ -45,13 +45,19 @@ const COUNTED: &[&str] = &[
     r"count of (?<prompt>N) exceeds the limit of (?<limit>N)",
     r"token limit: (?<limit>N) \(requested: (?<whole>N)\)",
     r"input length should be \[N, ?(?<limit>N)\]",
+    // SambaNova.
+    r"generation length (?<answer>N)",
+    r"requires? (?:an? )?(?:[a-z]+ ){0,2}(?:length|size|window) of (?<whole>N)",
     // Triton, Together, Cohere.
     r"length \(?(?<prompt>N)\)? exceeds maximum (?:input|sequence) length \(?(?<limit>N)",
     r"context length[a-z ]{0,40}\((?<limit>N)\)",
     r"exceeded by (?<excess>N) tokens",
     // ctxhost and similar hosts.
     r"window too small \((?<limit>N) tokens",
-    // Unspecific: a limit with its name before it.
+    // Unspecific: what is sent and its size, and a maximum of it.
+    r"(?-u:\b)(?:prompt|input|conversation)(?: [a-z]+)? (?:is|are|was|has|had|uses|takes|needs) (?:about |around )?(?<prompt>N) (?:[a-z]+ )?tokens?(?-u:\b)",
+    r"(?-u:\b)max(?:imum)?(?: (?:supported|allowed|possible|permitted|total|model|model's|number|of|sequence|context|input|prompt|tokens?|length|size|window|for|this|the)){1,6} (?:is|of|are|was) (?:set to |just |only |currently )?\(?(?<limit>N)",
+    // A limit with its name before it.
     r"(?:limit|length|size|window|allowed|supports?)(?: for this model)?:? (?:is|of|up to|only|of only):? \(?(?<limit>N)",
     r"input length (?<prompt>N) tokens",
     r"max(?:imum)? (?<limit>N) tokens",
@@ -64,6 +70,9 @@ const LOOSE_LIMITS: &[&str] = &[
     r"(?:(?-u:\b)limits?|(?-u:\b)max(?:imum)?|exceed(?:s|ed|ing)?|(?-u:\b)allowed|capacity|(?:longer|greater|larger|more) than|context (?:length|window|size)|(?-u:\b)max_(?:num_tokens|seq_len|model_len|input_tokens|prompt_tokens|context_length))(?-u:\b)\W*(?:[a-z_']+\W+){0,4}?(?-u:\b)(?<limit>N)(?-u:\b)",
     r"(?-u:\b)(?<limit>N)[- ](?:tokens?[- ])?(?:limit|max(?:imum)?|context|window|allowed)",
 ];
+
+/// Numbers of other things than tokens, and their limits.
+const OTHER_NUMBERS: &str = r"(?-u:\b)N[ -](?:characters?|chars|tools?|functions?|images?|files?|documents?|pages?|items?|properties|messages?)(?-u:\b)|(?-u:\b)(?:characters|tools|functions|images|files|documents|pages|choices|candidates|items|properties|messages|batch size)(?: allowed| supported| per request)? (?:is|are|of|exceeds? (?:[a-z]+ ){0,3}(?:of|is)):? N(?-u:\b)";
 
 /// Patterns of refused output limits, with the group `limit`.
 const OUTPUT_CAPS: &[&str] = &[
@@ -120,6 +129,7 @@ impl RequestSizes {
 pub(super) struct SizePatterns {
     patterns: Vec<Regex>,
     loose_limits: Vec<Regex>,
+    other_numbers: Regex,
     output_caps: Vec<Regex>,
     ceiling: Regex,
     byte_words: Regex,
@@ -133,6 +143,7 @@ impl SizePatterns {
         Ok(SizePatterns {
             patterns: all(COUNTED)?,
             loose_limits: all(LOOSE_LIMITS)?,
+            other_numbers: numbered(OTHER_NUMBERS)?,
             output_caps: all(OUTPUT_CAPS)?,
             ceiling: numbered(ceiling)?,
             byte_words: compile_pattern(BYTE_WORDS)?,
@@ -145,6 +156,7 @@ impl SizePatterns {
         if self.byte_words.is_match(text) {
             return RequestSizes::default();
         }
+        let text = &*self.other_numbers.replace_all(text, " ");
         let (mut prompt, mut answer, mut whole) = (None, None, None);
         let (mut limit, mut excess) = (None, None);
         for found in self.patterns.iter().filter_map(|pattern| pattern.captures(text)) {

@@ -1,5 +1,7 @@
 //! Which refusals are overflows of a request far below the window that the config states.
 
+use serde_json::json;
+
 use super::CLASSIFIER;
 use crate::failure::{FailureReason, ProviderError, parse_refusal};
 
@@ -59,6 +61,41 @@ fn two_numbers_are_evidence_in_any_order_of_words() {
         let sizes = (error.observed_tokens, error.limit_tokens);
         assert_eq!(sizes, (Some(30_979), Some(16_384)), "{text}");
         assert!(error.has_overflow_evidence() && is_overflow(text, 1), "{text}");
+    }
+}
+
+#[test]
+fn a_prompt_and_a_maximum_are_evidence_among_other_numbers() {
+    for (text, size) in [
+        (
+            "Requested generation length 1000 is not possible! The provided prompt is 32677 tokens long, so generating 1000 tokens requires a sequence length of 33677, but the maximum supported sequence length is just 30000!",
+            33_677,
+        ),
+        (
+            "Your input has 32677 tokens. With 512 reserved, the maximum total length is 30000.",
+            32_677,
+        ),
+        (
+            "The prompt is 32677 tokens (cached: 20480, new: 12197); the maximum context size of this model is 30000",
+            32_677,
+        ),
+    ] {
+        let error = refused(&json!({ "error": { "message": text } }).to_string());
+        let sizes = (error.observed_tokens, error.prompt_tokens, error.limit_tokens);
+        assert_eq!(sizes, (Some(size), Some(32_677), Some(30_000)), "{text}");
+        assert!(is_overflow(text, 1), "{text}");
+    }
+}
+
+#[test]
+fn a_prompt_beside_the_limit_of_another_thing_is_no_overflow() {
+    for text in [
+        "The prompt is 9000 tokens long. The maximum number of tools is 128.",
+        "Your input has 9000 tokens and 300 images; the maximum number of images is 250.",
+        "The prompt is 9000 tokens long; the maximum supported sequence length is 32768. Field `n` is invalid.",
+        "The conversation has 9000 tokens. Tool name 'x' has 140 characters, the limit is 128 characters.",
+    ] {
+        assert_ne!(refused(text).reason, FailureReason::ContextOverflow, "{text}");
     }
 }
 
