@@ -280,7 +280,14 @@ impl<'a> CallPairs<'a> {
         violations: &mut Vec<InvariantViolation>,
     ) {
         if item.role() == Role::Tool {
-            return self.take(ids.first().map_or("", |id| id), violations);
+            match ids.first() {
+                Some(id) => self.take(id, violations),
+                // Not even an empty one, which would be that of calls without ids.
+                None => {
+                    violations.push(InvariantViolation::OrphanResult { call_id: String::new() })
+                }
+            }
+            return;
         }
         self.close(violations);
         match ids {

@@ -53,6 +53,20 @@ fn a_message_between_call_and_result() {
 }
 
 #[test]
+fn a_result_that_names_no_call_answers_none() {
+    let view = Script::new().user("task").calls("", &[""]).result("", "1").finish().transcript();
+    let plan = Plan::keep_all(view.len());
+    let entry = view.get(2).unwrap();
+    let raw = entry.raw().replace(r#""toolCallId":"","#, "");
+    assert_ne!(raw, entry.raw());
+    let mut items = plan.project(&view);
+    assert_eq!(verify(&view, &items, PLENTY), []);
+    items.pop();
+    items.push(PlanItem::ReplacedRaw { entry, raw: &raw });
+    assert_eq!(verify(&view, &items, PLENTY), [result(""), call("")]);
+}
+
+#[test]
 fn results_in_another_order() {
     check(
         |items| items.swap(3, 4),
