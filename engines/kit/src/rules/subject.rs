@@ -143,7 +143,8 @@ impl RuleSubject {
             // Nothing marks the thing; each has a word that the other lacks.
             return lacks(&self.terms, &other.terms) && lacks(&other.terms, &self.terms);
         }
-        self.things.differ(&other.things)
+        let both_start = [self, other].iter().all(|rule| rule.change == ChangeKind::Start);
+        self.things.differ(&other.things, both_start)
     }
 
     fn is_change(&self) -> bool {
@@ -420,6 +421,14 @@ mod tests {
                 "From now on use port 9191 for the database.",
             ],
             ["From now on use port 5433.", "From now on use port 5434."],
+            [
+                "Always cut releases from the branch ship/amber.",
+                "From now on cut releases from the branch ship/birch.",
+            ],
+            [
+                "Never include the customer name Krane-7 in logs.",
+                "Never include the customer name Holt-9 in logs from now on.",
+            ],
             ["From now on deploy to eu-1.", "From now on deploy to eu-2."],
             ["From now on keep the logs for 30 days.", "From now on keep the logs for 60 days."],
             [

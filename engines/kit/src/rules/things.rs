@@ -29,8 +29,10 @@ const SETTING_VERBS: &str = concat!(
 pub(super) struct RuleThings {
     /// Its words: the first one behind each word such as "for".
     terms: Vec<u64>,
-    /// Its names, such as `web-01`, and `4711` in "tenant 4711".
+    /// Its names behind such a word: `module1`, and `4711` in "for tenant 4711".
     names: Vec<u64>,
+    /// Names that the order itself is about: `web-01` in "reboot host web-01 only at night".
+    objects: Vec<u64>,
 }
 
 impl RuleThings {
@@ -46,39 +48,66 @@ impl RuleThings {
                 let mut content = behind.iter().filter(|word| !is_common(word) && !is_value(word));
                 things.terms.extend(content.find_map(|word| distinct_terms(word).pop()));
             }
-            if is_value(word) && names_thing(word, before, sets_object) {
-                things.names.push(fnv1a(&bare_word(word)));
+            match NamePlace::of(word, before) {
+                Some(NamePlace::BehindMark) => things.names.push(fnv1a(&bare_word(word))),
+                Some(NamePlace::Object) if !sets_object => {
+                    things.objects.push(fnv1a(&bare_word(word)));
+                }
+                _ => {}
             }
         }
         things
     }
 
-    /// Whether both hold for something, and for other things.
-    pub(super) fn differ(&self, other: &RuleThings) -> bool {
+    /// Whether both hold for something, and for other things. Of two rules that both hold "from now on" neither is older,
+    /// so they are also compared by what they order.
+    pub(super) fn differ(&self, other: &RuleThings, both_start: bool) -> bool {
         if !self.names.is_empty() && !other.names.is_empty() {
             return are_apart(&self.names, &other.names);
+        }
+        if both_start && !self.objects.is_empty() && !other.objects.is_empty() {
+            return are_apart(&self.objects, &other.objects);
         }
         !self.terms.is_empty() && !other.terms.is_empty() && are_apart(&self.terms, &other.terms)
     }
 
     /// Memory use in bytes, beside its own size.
     pub(super) fn size_bytes(&self) -> usize {
-        (self.terms.capacity() + self.names.capacity()) * size_of::<u64>()
+        (self.terms.capacity() + self.names.capacity() + self.objects.capacity()) * size_of::<u64>()
     }
 }
 
-/// Whether a value is the name of a thing, by the words before it.
-fn names_thing(value: &str, before: &[&str], sets_object: bool) -> bool {
-    let mut nearest = before.iter().rev();
-    let (Some(first), second) = (nearest.next(), nearest.next()) else { return false };
-    let is_mark = |word: &str| is_in(NAME_MARKS, word);
-    if is_mark(first) {
-        // "For 30 days" is a length.
-        return has_letter_first(value);
+/// Where the name of a thing stands in a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NamePlace {
+    BehindMark,
+    Object,
+}
+
+impl NamePlace {
+    /// The place of a value that names a thing, by the words before it.
+    fn of(value: &str, before: &[&str]) -> Option<NamePlace> {
+        if !is_value(value) {
+            return None;
+        }
+        let mut nearest = before.iter().rev();
+        let (first, second) = (nearest.next()?, nearest.next());
+        let is_mark = |word: &str| is_in(NAME_MARKS, word);
+        if is_mark(first) {
+            // "For 30 days" is a length.
+            return has_letter_first(value).then_some(NamePlace::BehindMark);
+        }
+        let is_noun =
+            first.chars().any(char::is_alphabetic) && !is_common(first) && !is_value(first);
+        if !is_noun {
+            return None;
+        }
+        let is_of_noun = second.is_some_and(|word| is_mark(word));
+        if is_of_noun {
+            return Some(NamePlace::BehindMark);
+        }
+        has_letter_first(value).then_some(NamePlace::Object)
     }
-    let is_noun = first.chars().any(char::is_alphabetic) && !is_common(first) && !is_value(first);
-    let is_of_noun = is_noun && second.is_some_and(|word| is_mark(word));
-    is_of_noun || is_noun && !sets_object && has_letter_first(value)
 }
 
 fn has_letter_first(value: &str) -> bool {

@@ -1,7 +1,7 @@
 //! Pairs results with calls while items are parsed.
 //!
-//! Clients leave out call ids, or leave them empty. The session names such a call by its position, `<item>.<nth>`, which
-//! is stable as long as the history is; the id is never sent. A result without an id answers the first open call of its
+//! Clients leave out call ids, or leave them empty. The session names such a call by its position, `<item>.<nth> unnamed`,
+//! which is stable as long as the history is; the id is never sent. A result without an id answers the first open call of its
 //! tool, or the first of all if it does not name its tool.
 
 use std::collections::{HashMap, VecDeque};
@@ -22,19 +22,17 @@ pub(crate) struct NamedCall {
     pub(crate) name: String,
 }
 
+/// Ends the id of a call that has none. No client writes it, as it may write "1.0".
+const UNNAMED: &str = " unnamed";
+
 /// The id of a call in the session: its own, or one made of its position.
 pub(crate) fn session_id(id: &str, position: usize, nth: usize) -> String {
-    if id.is_empty() { format!("{position}.{nth}") } else { id.to_owned() }
+    if id.is_empty() { format!("{position}.{nth}{UNNAMED}") } else { id.to_owned() }
 }
 
 /// The id of a call as its client writes it: empty for one made of its position.
 pub(crate) fn client_id(session_id: &str) -> &str {
-    if is_position(session_id) { "" } else { session_id }
-}
-
-fn is_position(id: &str) -> bool {
-    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    id.split_once('.').is_some_and(|(item, nth)| is_number(item) && is_number(nth))
+    if session_id.ends_with(UNNAMED) { "" } else { session_id }
 }
 
 /// The calls or the results of an item.
@@ -153,7 +151,7 @@ impl UnansweredCalls {
         add(&mut self.by_id, &call.id);
         for name in ["", &call.name] {
             add(&mut self.by_name, name);
-            if is_position(&call.id) {
+            if client_id(&call.id).is_empty() {
                 add(&mut self.without_id, name);
             }
         }

@@ -68,16 +68,20 @@ fn results_without_ids_find_their_calls() {
     let none = |_: &str| None;
     let (read, list) = (result("read"), result("list"));
     let round = [answer.clone(), list.clone(), read.clone(), read.clone()];
-    assert_eq!(answered_calls(&round, 0, &none), ["0.1", "0.0", "0.2"]);
+    assert_eq!(answered_calls(&round, 0, &none), ["0.1 unnamed", "0.0 unnamed", "0.2 unnamed"]);
     let all = [answer.clone(), unnamed.clone(), unnamed.clone(), unnamed.clone(), unnamed.clone()];
-    assert_eq!(answered_calls(&all, 0, &none), ["0.0", "0.1", "0.2"]);
+    assert_eq!(answered_calls(&all, 0, &none), ["0.0 unnamed", "0.1 unnamed", "0.2 unnamed"]);
     // A request that continues between the results.
     let earlier = |id: &str| match id {
-        "0.0" | "0.2" => Some("read".to_owned()),
-        "0.1" => Some("list".to_owned()),
+        "0.0 unnamed" | "0.2 unnamed" => Some("read".to_owned()),
+        "0.1 unnamed" => Some("list".to_owned()),
         _ => None,
     };
-    for (known, rest) in [(1, &["0.1", "0.0", "0.2"][..]), (2, &["0.0", "0.2"]), (3, &["0.2"])] {
+    for (known, rest) in [
+        (1, &["0.1 unnamed", "0.0 unnamed", "0.2 unnamed"][..]),
+        (2, &["0.0 unnamed", "0.2 unnamed"]),
+        (3, &["0.2 unnamed"]),
+    ] {
         assert_eq!(answered_calls(&round, known, &earlier), rest);
     }
     let more = [&round[..], &[unnamed]].concat();
@@ -89,7 +93,7 @@ fn results_without_ids_find_their_calls() {
         "tool_calls": [{ "id": "a", "function": { "name": "read", "arguments": {} } }, call("read")] });
     let second =
         json!({ "role": "tool", "tool_call_id": "a", "tool_name": "read", "content": "r" });
-    assert_eq!(answered_calls(&[with_id, second, result("read")], 0, &none), ["a", "0.1"]);
+    assert_eq!(answered_calls(&[with_id, second, result("read")], 0, &none), ["a", "0.1 unnamed"]);
 }
 
 #[test]
