@@ -77,7 +77,7 @@ impl RuleThings {
     }
 }
 
-/// Where the name of a thing stands in a rule.
+/// The part of a rule that names a thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NamePlace {
     BehindMark,
@@ -85,7 +85,7 @@ enum NamePlace {
 }
 
 impl NamePlace {
-    /// The place of a value that names a thing, by the words before it.
+    /// The part that a value is of if it names a thing, by the words before it.
     fn of(value: &str, before: &[&str]) -> Option<NamePlace> {
         if !is_value(value) {
             return None;

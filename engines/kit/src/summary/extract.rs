@@ -114,10 +114,12 @@ struct FoundLine {
 
 /// Decisions, completed work, and what answers report.
 fn decisions(excerpts: &[MessageExcerpt<'_>]) -> Vec<FoundLine> {
-    let is_decided = |_: &MessageExcerpt<'_>, sentence: &Sentence| {
-        is_done(&sentence.text) || is_about(&DECISION, sentence)
-    };
-    newest_lines(excerpts, MAX_DECISIONS, is_decided, report)
+    newest_lines(excerpts, MAX_DECISIONS, |_, sentence| is_decided(sentence), report)
+}
+
+/// Whether a sentence states a decision or completed work.
+fn is_decided(sentence: &Sentence) -> bool {
+    is_done(&sentence.text) || is_about(&DECISION, sentence)
 }
 
 /// The open tasks that no later line reports as done.
@@ -145,7 +147,7 @@ fn is_task(sentence: &Sentence) -> bool {
     is_stated(&sentence.text) || sentence.topic.as_ref().is_some_and(|topic| is_stated(topic))
 }
 
-/// What a final answer reports: the place of its first sentence, the number of sentences, and both on one line.
+/// What a final answer reports: the places of its sentences, and these on one line.
 fn report(excerpt: &MessageExcerpt<'_>, sentences: &[Sentence]) -> Option<(Range<usize>, String)> {
     let is_report = |sentence: &Sentence| {
         let text = &sentence.text;
@@ -160,7 +162,9 @@ fn report(excerpt: &MessageExcerpt<'_>, sentences: &[Sentence]) -> Option<(Range
     let mut end = start;
     for sentence in sentences.get(start..)?.iter().take_while(|sentence| is_report(sentence)) {
         let longer = format!("{line} {}", sentence.text);
-        if !line.is_empty() && weighted_chars(&longer) > REPORT_CHARS {
+        // What is decided is a line of its own.
+        let is_other = is_decided(sentence) || weighted_chars(&longer) > REPORT_CHARS;
+        if !line.is_empty() && is_other {
             break;
         }
         line = longer.trim_start().to_owned();
