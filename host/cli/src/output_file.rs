@@ -64,6 +64,8 @@ pub(super) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), CliError> {
         Err(error) if error.source.kind() == ErrorKind::PermissionDenied && target.exists() => {
             write_in_place(path, bytes)
         }
+        // Without its folder the file cannot be written, and this error names the file.
+        Err(error) if error.source.kind() == ErrorKind::NotFound => write_in_place(path, bytes),
         written => written.map_err(|error| CliError::internal(error.to_string())),
     }
 }

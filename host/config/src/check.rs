@@ -43,8 +43,19 @@ pub(super) fn hide_keys(origin: ConfigSource) -> ConfigSource {
 pub(super) fn check_keys(origin: &ConfigSource) -> Vec<ConfigDiagnostic> {
     let mut found = Vec::new();
     let mut unknown_tables: Vec<&[String]> = Vec::new();
+    // What is written in place of a table, such as `[[budget]]`, whose items begin before its name.
+    let is_misplaced = |span: &&KeySpan| {
+        span.value != TomlValueKind::Table
+            && matches!(all_settings::classify_path(&span.path), PathKind::Table)
+    };
+    let misplaced: Vec<&[String]> =
+        origin.spans.iter().filter(is_misplaced).map(|span| &*span.path).collect();
     for span in origin.spans.iter() {
-        if unknown_tables.iter().any(|table| span.path.starts_with(table)) {
+        let is_below =
+            |path: &[String]| span.path.starts_with(path) && span.path.len() > path.len();
+        if unknown_tables.iter().any(|table| span.path.starts_with(table))
+            || misplaced.iter().any(|path| is_below(path))
+        {
             continue;
         }
         match all_settings::classify_path(&span.path) {
@@ -58,10 +69,7 @@ pub(super) fn check_keys(origin: &ConfigSource) -> Vec<ConfigDiagnostic> {
                 found.push(bad_value(origin, span, setting));
                 unknown_tables.push(&span.path);
             }
-            PathKind::Table => {
-                found.push(not_a_table(origin, span));
-                unknown_tables.push(&span.path);
-            }
+            PathKind::Table => found.push(not_a_table(origin, span)),
             PathKind::Unknown => {
                 found.push(unknown_key(origin, span));
                 unknown_tables.push(&span.path);

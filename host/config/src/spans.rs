@@ -59,8 +59,7 @@ impl KeySpans {
         let mut spans = Vec::new();
         read_table(root.get_ref(), &[], &mut spans);
         // File order, so that the first error is the first one a reader meets.
-        // A table comes before its contents: the items of `[[list]]` are read from the same place.
-        spans.sort_by_key(|span| (span.key.start, span.path.len()));
+        spans.sort_by_key(|span| span.key.start);
         Ok(KeySpans { spans })
     }
 

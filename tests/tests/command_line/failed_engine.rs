@@ -53,5 +53,7 @@ fn markdown_and_json_tell_it_too() {
 fn one_engine_that_fails_is_an_error_as_well() {
     let (code, text) = replay(&["--engine", "chaos"]);
     assert_eq!(code, Some(1), "{text}");
-    assert!(text.contains("chaos FAILED: ") && text.contains("the figures above are of both"));
+    assert!(
+        text.contains("chaos FAILED: ") && text.contains("the figures above are of that engine")
+    );
 }
