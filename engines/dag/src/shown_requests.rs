@@ -34,7 +34,7 @@ impl ShownRequests {
             let entry = transcript.get(*seq).filter(|entry| entry.is_user_message())?;
             Some(one(text.as_deref().unwrap_or(entry.text())))
         });
-        let newest = transcript.range(layout.cut..transcript.len() as u64).into_iter();
+        let newest = transcript.range(layout.cut..transcript.len() as u64);
         let newest =
             newest.filter(|entry| entry.is_user_message() && !layout.cuts.contains(entry.seq()));
         ShownRequests {
