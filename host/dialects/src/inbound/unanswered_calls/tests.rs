@@ -150,8 +150,11 @@ fn entries(wire: &Wire, items: &[Value], known: usize) -> Vec<ParsedEntry> {
     groups.into_iter().flat_map(|group| group.entries).collect()
 }
 
+/// Ids with the positions of their entries.
+type PlacedIds = Vec<(usize, String)>;
+
 /// The id of each call by its number, and that of each result.
-fn ids(entries: &[ParsedEntry]) -> (Vec<(usize, String)>, Vec<(usize, String)>) {
+fn ids(entries: &[ParsedEntry]) -> (PlacedIds, PlacedIds) {
     let (mut calls, mut results) = (Vec::new(), Vec::new());
     for entry in entries {
         match entry {
