@@ -78,9 +78,10 @@ fn split(line: &str, is_command: bool) -> Vec<&str> {
     for (at, current) in line.char_indices() {
         let rest = line.get(at + current.len_utf8()..).unwrap_or_default();
         let follows_blank = current != ' ' && before == ' ';
-        // Scripts without spaces write a command directly behind their own words.
+        // Scripts without spaces write a command directly between their own words.
         let begins_command = current == '`' && !before.is_ascii() && rest.contains('`');
-        let is_start = follows_blank || begins_command && !is_command;
+        let follows_command = before == '`' && !current.is_ascii();
+        let is_start = follows_blank || (begins_command || follows_command) && !is_command;
         if quotation.is_none() && is_start && at > start {
             words.push(line.get(start..at).unwrap_or_default());
             start = at;
@@ -145,7 +146,10 @@ mod tests {
         let expected =
             "it's one; run\n  `ctxhost fsck 'my notes'`\n  or cd 'my notes'\n  && don't stop\n";
         assert_eq!(wrap(prose, 18), expected);
-        assert_eq!(wrap("  下一件：`ctxhost fsck`\n", 18), "  下一件：\n    `ctxhost fsck`\n");
+        assert_eq!(
+            wrap("  下一件：`ctxhost fsck`，谢谢\n", 18),
+            "  下一件：\n    `ctxhost fsck`\n    ，谢谢\n"
+        );
         assert_eq!(wrap("an `open mark of a text\n", 12), "an `open\n  mark of a\n  text\n");
     }
 
