@@ -164,7 +164,7 @@ pub(super) fn sessions_of_file(path: PathBuf) -> Vec<FoundSession> {
 }
 
 impl AgentFolder {
-    /// The sessions in it, in no order; empty if there is no folder. Links are not followed.
+    /// The sessions in it, in no order; empty if the folder does not exist. Links are not followed.
     pub(super) fn list(&self) -> Vec<FoundSession> {
         let mut found = AgentSessions::default();
         self.add_to(&mut found);

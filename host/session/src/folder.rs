@@ -90,12 +90,12 @@ impl SessionFolder {
             .map_err(io_error("create the folder", &self.path))
     }
 
-    /// The sessions in it, newest first; empty if there is no folder, or if it cannot be read.
+    /// The sessions in it, newest first; empty if the folder does not exist or cannot be read.
     pub fn list(&self) -> Vec<SessionFile> {
         self.try_list().unwrap_or_default()
     }
 
-    /// The sessions in it, newest first; empty if there is no folder.
+    /// The sessions in it, newest first; empty if the folder does not exist.
     ///
     /// # Errors
     ///
