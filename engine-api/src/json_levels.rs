@@ -50,7 +50,7 @@ pub fn check_text_levels(what: &str, json: &str) -> Result<()> {
 ///
 /// [`ErrorKind::Protocol`].
 pub fn check_value_levels(what: &str, value: &Value) -> Result<()> {
-    if has_at_most(value, MAX_JSON_LEVELS) {
+    if has_levels_up_to(value, MAX_JSON_LEVELS) {
         return Ok(());
     }
     let message = format!(
@@ -59,9 +59,10 @@ pub fn check_value_levels(what: &str, value: &Value) -> Result<()> {
     Err(EngineError::new(ErrorKind::Protocol, message))
 }
 
+/// Whether a value has at most `most` levels of lists and objects.
 // Not deeper than the limit, so that a value of any depth needs little of the stack.
-fn has_at_most(value: &Value, most: usize) -> bool {
-    let is_within = |value| most > 0 && has_at_most(value, most - 1);
+pub fn has_levels_up_to(value: &Value, most: usize) -> bool {
+    let is_within = |value| most > 0 && has_levels_up_to(value, most - 1);
     match value {
         Value::Array(values) => most > 0 && values.iter().all(is_within),
         Value::Object(fields) => most > 0 && fields.values().all(is_within),

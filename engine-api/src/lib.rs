@@ -141,7 +141,7 @@ pub mod border {
     };
     pub use crate::engine::is_engine_id;
     pub use crate::json_levels::{
-        MAX_JSON_LEVELS, check_text_levels, check_value_levels, levels_of_text,
+        MAX_JSON_LEVELS, check_text_levels, check_value_levels, has_levels_up_to, levels_of_text,
     };
 }
 

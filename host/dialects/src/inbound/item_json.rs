@@ -10,6 +10,7 @@
 
 use std::ops::Range;
 
+use ctxhost_engine_api::border::has_levels_up_to;
 use serde_json::Value;
 
 use super::spans::replace_spans;
@@ -29,23 +30,13 @@ const RESERVED_KEY: &str = "$serde_json::private::RawValue";
 pub fn parse_item(json: &str) -> serde_json::Result<Value> {
     let parsed = serde_json::from_str(json);
     // Also an item that serde_json reads: the record of its message has more levels.
-    if parsed.as_ref().is_ok_and(|value| has_levels(value, MAX_LEVELS)) {
+    if parsed.as_ref().is_ok_and(|value| has_levels_up_to(value, MAX_LEVELS)) {
         return parsed;
     }
     let mut scanner = ItemScanner { json, changes: Vec::new(), at: 0, levels: 0 };
     scanner.scan();
     let readable = replace_spans(json, scanner.changes);
     readable.and_then(|readable| serde_json::from_str(&readable).ok()).map_or(parsed, Ok)
-}
-
-/// Whether a value has at most this many levels.
-fn has_levels(value: &Value, most: usize) -> bool {
-    let is_within = |value| most > 0 && has_levels(value, most - 1);
-    match value {
-        Value::Array(values) => values.iter().all(is_within) && most > 0,
-        Value::Object(fields) => fields.values().all(is_within) && most > 0,
-        _ => true,
-    }
 }
 
 /// Finds what serde_json refuses, in JSON that has the right syntax.
@@ -214,8 +205,8 @@ mod tests {
     fn what_the_parser_reads_itself_has_room_for_a_record() {
         for levels in [MAX_LEVELS, MAX_LEVELS + 1, 120, 127] {
             let item = parse_item(&nested(levels)).unwrap();
-            assert!(has_levels(&item, MAX_LEVELS), "{levels}");
-            assert!(!has_levels(&item, MAX_LEVELS - 1), "{levels}");
+            assert!(has_levels_up_to(&item, MAX_LEVELS), "{levels}");
+            assert!(!has_levels_up_to(&item, MAX_LEVELS - 1), "{levels}");
         }
     }
 
@@ -251,7 +242,7 @@ mod tests {
             prop_assert!(serde_json::from_str::<&RawValue>(&json).is_ok());
             let items = parse_item(&json).unwrap();
             prop_assert_eq!(items.as_array().unwrap().len(), parts.len());
-            prop_assert!(has_levels(&items, MAX_LEVELS));
+            prop_assert!(has_levels_up_to(&items, MAX_LEVELS));
         }
 
         #[test]
