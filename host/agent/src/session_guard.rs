@@ -13,13 +13,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use tokio::sync::OwnedMutexGuard;
 
 use crate::canary::metrics::TurnMetrics;
 use crate::engine_manager::canary::CanaryRecorder;
 use crate::error::TurnError;
 use crate::event::EventKind;
-use crate::session_cell::{ActiveSession, SessionCell};
+use crate::session_cell::{ActiveSession, SessionCell, SessionUse};
 use crate::session_locks::SessionLock;
 use crate::state::RuntimeState;
 use ctxhost_context::overflow::Overflow;
@@ -45,7 +44,7 @@ pub struct SessionGuard {
     state: Arc<RuntimeState>,
     cell: Arc<SessionCell>,
     lock: SessionLock,
-    active: OwnedMutexGuard<ActiveSession>,
+    active: SessionUse,
     /// Records metrics while a canary is active.
     recorder: Option<CanaryRecorder>,
     metrics: TurnMetrics,
@@ -58,10 +57,7 @@ impl SessionGuard {
         cell: &Arc<SessionCell>,
         lock: SessionLock,
     ) -> SessionGuard {
-        let mut active = cell.active.clone().lock_owned().await;
-        // Chosen per turn: the engine may have been replaced since the last one.
-        let (engine, recorder) = state.engines.engine_for(&active.lineage);
-        active.context.set_engine(engine);
+        let (active, recorder) = SessionUse::begin(cell, &state.engines).await;
         let (state, cell) = (state.clone(), cell.clone());
         SessionGuard { state, cell, lock, active, recorder, metrics: TurnMetrics::default() }
     }
@@ -224,6 +220,11 @@ impl SessionGuard {
         let sent = self.active.context.sent_request(target, sent_tokens);
         self.record_usage(target, &sent, usage, StopReason::Stop);
         self.state.models.record_accepted_prompt(&target.model, usage.prompt_tokens());
+        self.report_answer(usage);
+    }
+
+    /// Reports an answer whose usage says nothing of the size of its request.
+    pub fn report_answer(&mut self, usage: &TokenUsage) {
         self.emit(EventKind::Answered { usage: *usage });
         self.report_metrics();
     }

@@ -1,7 +1,10 @@
 //! Finds token counts and the id of answers without decoding them.
 
+use std::borrow::Cow;
+
 use memchr::memmem::Finder;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -26,6 +29,8 @@ pub struct AnswerReport {
     pub usage: Option<TokenUsage>,
     /// Its id: a provider that stores answers knows it by this id.
     pub id: Option<String>,
+    /// Whether the provider ran tools for it: it then counts the prompt again for each round, with what the tools found.
+    pub has_provider_rounds: bool,
 }
 
 /// Finds the report in a stream.
@@ -87,6 +92,7 @@ fn read_report<'a>(
         for usage in usages {
             read_usage(dialect, &usage, report.usage.get_or_insert_default());
         }
+        report.has_provider_rounds |= fields.iter().any(ReportFields::has_provider_rounds);
         // The innermost one is the answer's: an event may have an id of its own.
         report.id = fields.iter().rev().find_map(ReportFields::id).or(report.id);
     }
@@ -123,6 +129,28 @@ struct ReportFields<'a> {
     message: Option<&'a RawValue>,
     #[serde(borrow, default)]
     response: Option<&'a RawValue>,
+    /// The blocks of an answer of Anthropic.
+    #[serde(borrow, default)]
+    content: Option<&'a RawValue>,
+    /// The items of an answer of the Responses API.
+    #[serde(borrow, default)]
+    output: Option<&'a RawValue>,
+}
+
+/// A block or an item of an answer.
+#[derive(Deserialize)]
+struct AnswerPart<'a> {
+    #[serde(borrow, default, rename = "type")]
+    kind: Cow<'a, str>,
+    #[serde(default)]
+    call_id: Option<IgnoredAny>,
+}
+
+impl AnswerPart<'_> {
+    /// Whether it is a call of a tool that the provider ran. A call that the client answers is a `tool_use`, or has a `call_id`.
+    fn is_provider_call(&self) -> bool {
+        self.kind.ends_with("_tool_use") || self.kind.ends_with("_call") && self.call_id.is_none()
+    }
 }
 
 impl ReportFields<'_> {
@@ -134,6 +162,24 @@ impl ReportFields<'_> {
         let usages = [self.usage, self.usage_metadata].into_iter().flatten();
         usages.filter_map(|usage| serde_json::from_str(usage.get()).ok()).filter(Value::is_object)
     }
+
+    /// Whether the provider called the model more than once: for tools of its own, or to compact the prompt.
+    fn has_provider_rounds(&self) -> bool {
+        let mut lists = [self.content, self.output].into_iter().flatten();
+        let has_call = |list: &RawValue| {
+            let parts: Option<Vec<AnswerPart<'_>>> = serde_json::from_str(list.get()).ok();
+            parts.is_some_and(|parts| parts.iter().any(AnswerPart::is_provider_call))
+        };
+        self.usages().any(|usage| counts_rounds(&usage)) || lists.any(has_call)
+    }
+}
+
+/// Whether a usage object counts requests of the provider's tools, or several calls of the model.
+fn counts_rounds(usage: &Value) -> bool {
+    let tools = usage.get("server_tool_use").and_then(Value::as_object);
+    let mut requests = tools.into_iter().flat_map(|counts| counts.values());
+    let calls = usage.get("iterations").and_then(Value::as_array);
+    requests.any(|count| count.as_u64() > Some(0)) || calls.is_some_and(|calls| calls.len() > 1)
 }
 
 /// The object in which Ollama has its counts: the last line of a stream, or the whole document.
@@ -154,4 +200,51 @@ fn report_fields(text: &[u8], depth: u32) -> Vec<ReportFields<'_>> {
     let inner = [fields.message, fields.response].into_iter().flatten();
     let inner = inner.flat_map(|inner| report_fields(inner.get().as_bytes(), depth));
     std::iter::once(fields).chain(inner).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn has_rounds(dialect: DialectName, document: &Value) -> bool {
+        let document = document.to_string();
+        let mut scanner = ReportScanner::new(dialect);
+        scanner.scan(document.as_bytes());
+        let report = read_document_report(dialect, document.as_bytes());
+        assert_eq!(scanner.report(), report, "a stream and a document say the same");
+        report.has_provider_rounds
+    }
+
+    #[test]
+    fn rounds_of_the_provider_are_seen_in_content_or_usage() {
+        use DialectName::{AnthropicMessages, OpenAiCompletions, OpenAiResponses};
+        let usage = json!({ "input_tokens": 9_000, "output_tokens": 7 });
+        let anthropic = |kind: &str| json!({ "id": "m", "content": [{ "type": kind, "id": "t1" }], "usage": usage });
+        assert!(has_rounds(AnthropicMessages, &anthropic("server_tool_use")));
+        assert!(has_rounds(AnthropicMessages, &anthropic("mcp_tool_use")));
+        assert!(!has_rounds(AnthropicMessages, &anthropic("tool_use")));
+        let responses = |item: Value| {
+            let answer = json!({ "id": "r", "output": [item], "usage": usage });
+            json!({ "type": "response.completed", "response": answer })
+        };
+        let search = json!({ "type": "web_search_call", "id": "ws_1", "action": {} });
+        assert!(has_rounds(OpenAiResponses, &responses(search)));
+        let call = json!({ "type": "function_call", "id": "fc_1", "call_id": "c1", "name": "n" });
+        assert!(!has_rounds(OpenAiResponses, &responses(call)));
+        let message = json!({ "type": "message", "content": [] });
+        assert!(!has_rounds(OpenAiResponses, &responses(message)));
+        for (counts, expected) in [
+            (json!({ "server_tool_use": { "web_search_requests": 2 } }), true),
+            (json!({ "server_tool_use": { "web_search_requests": 0 } }), false),
+            (json!({ "server_tool_use": null, "iterations": [{}] }), false),
+            (json!({ "iterations": [{ "input_tokens": 4 }, { "input_tokens": 5 }] }), true),
+        ] {
+            let event = json!({ "type": "message_delta", "usage": counts });
+            for dialect in [AnthropicMessages, OpenAiCompletions] {
+                assert_eq!(has_rounds(dialect, &event), expected, "{event}");
+            }
+        }
+    }
 }

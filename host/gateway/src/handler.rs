@@ -21,13 +21,17 @@ use super::headers::{prepare_for_upstream, strip_gateway_headers, strip_token};
 use super::limits;
 use super::model_list;
 use super::peek::{self, DOCUMENT_MAX_BYTES, PeekedResponse};
-use super::proxy::{ClientRequest, Endpoint, InFlightRequest, ProxyAction, UpstreamRequest};
+use super::proxy::{
+    ClientRequest, Endpoint, InFlightRequest, ProxyAction, ShapingReport, UpstreamRequest,
+};
 use super::response_stream::{ReportReader, StreamingBody};
 use super::responses::{
     body_read_failed, error_response, local_response, no_upstream, overloaded, upstream_broke_off,
-    upstream_failed, upstream_response, with_context_headers,
+    upstream_failed, upstream_response, with_context_headers, with_report,
 };
-use super::routes::{dialect_of, endpoint_for, is_gateway_path, known_dialect_of};
+use super::routes::{
+    dialect_of, endpoint_for, is_gateway_path, is_unshaped_generation, known_dialect_of,
+};
 use super::state::GatewayState;
 use super::upstream::{RequestHead, Upstream};
 use ctxhost_dialects::dialect::FrameFormat;
@@ -79,6 +83,10 @@ async fn proxy_passthrough(
     permit: OwnedSemaphorePermit,
 ) -> Response<Body> {
     let is_known = known_dialect_of(request.uri(), request.headers()).is_some();
+    let is_generation = !state.settings.pass_through && is_unshaped_generation(&request);
+    if is_generation {
+        state.proxy.warn_unsupported(request.uri().path());
+    }
     let (mut head, body) = strip_gateway_headers(state, request);
     let Some(upstream) = state.upstreams.select(dialect, None) else { return no_upstream(dialect) };
     if !is_known && !state.upstreams.is_single_host() {
@@ -93,7 +101,12 @@ async fn proxy_passthrough(
             let (parts, rest) = response.into_parts();
             let idle = upstream.idle_timeout;
             let body = StreamingBody::new(Vec::new(), Some(rest), idle, Some(permit));
-            upstream_response(parts.status, parts.headers, body)
+            let response = upstream_response(parts.status, parts.headers, body);
+            if is_generation {
+                with_report(response, &ShapingReport::unsupported())
+            } else {
+                response
+            }
         }
         Err(error) => upstream_failed(dialect, &upstream, &error),
     }

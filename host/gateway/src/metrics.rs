@@ -197,7 +197,7 @@ impl Metrics {
             configured: Mutex::default(),
         };
         // Created with 0, so that Prometheus sees the first increment as an increase.
-        for reason in ["failed", "unparsed"] {
+        for reason in ["failed", "unparsed", "unsupported"] {
             metrics.families.unshaped.get_or_create(&ReasonLabels { reason }).inc_by(0);
         }
         for outcome in ["recreated", "gone"] {
@@ -253,7 +253,8 @@ impl Metrics {
         }
     }
 
-    /// Records a request that no engine shaped: `failed`, or `unparsed` if its body could not be parsed.
+    /// Records a request that no engine shaped: `failed`, `unparsed` if its body could not be parsed, or `unsupported` if
+    /// its API is none that engines can shape.
     pub fn record_unshaped(&self, reason: &'static str) {
         self.families.unshaped.get_or_create(&ReasonLabels { reason }).inc();
         if reason == "failed" {

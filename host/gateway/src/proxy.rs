@@ -36,6 +36,7 @@ mod working_memory;
 pub use compress_endpoint::{CompressError, CompressedMessages, CompressionLimits};
 pub use core::Proxy;
 pub use ctxhost_conversations::ConversationLabel;
+pub(crate) use endpoint::ARN_PREFIX;
 pub use endpoint::{Endpoint, EndpointAction, PathModel};
 pub use messages::{ClientRequest, LocalResponse, ShapingReport};
 pub use request::{InFlightRequest, ProxyAction, UpstreamRequest};

@@ -39,10 +39,17 @@ pub(super) fn local_response(local: LocalResponse, endpoint: &Endpoint) -> Respo
 
 /// Adds the `x-ctxhost-*` headers, and the same as extensions for metrics and the access log.
 pub(super) fn with_context_headers(
-    mut response: Response<Body>,
+    response: Response<Body>,
     report: &ShapingReport,
     endpoint: &Endpoint,
 ) -> Response<Body> {
+    let mut response = with_report(response, report);
+    response.extensions_mut().insert(endpoint.clone());
+    response
+}
+
+/// The same for a request without an endpoint.
+pub(super) fn with_report(mut response: Response<Body>, report: &ShapingReport) -> Response<Body> {
     let tokens = report.tokens.map(|tokens| tokens.to_string());
     let max_tokens = report.max_tokens.map(|tokens| tokens.to_string());
     let values = [
@@ -59,7 +66,6 @@ pub(super) fn with_context_headers(
         }
     }
     response.extensions_mut().insert(report.clone());
-    response.extensions_mut().insert(endpoint.clone());
     response
 }
 

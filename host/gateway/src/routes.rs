@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderMap, HeaderValue, Method, Request, Uri};
 
-use super::proxy::Endpoint;
 use super::proxy::EndpointAction::{Compact, CountTokens, Generate};
+use super::proxy::{ARN_PREFIX, Endpoint};
 use ctxhost_dialects::DialectName::{
     self, AnthropicMessages, GoogleGenerativeAi, Ollama, OpenAiCompletions, OpenAiResponses,
 };
@@ -36,20 +36,34 @@ fn shaped_endpoint(path: &str) -> Option<Endpoint> {
 /// The endpoint of the segments of a path.
 fn endpoint_of<'a>(segments: impl Iterator<Item = &'a str>) -> Option<Endpoint> {
     let segments: Vec<&str> = segments.filter(|segment| !segment.is_empty()).collect();
-    let endpoint = match segments.as_slice() {
-        [.., "chat", "completions"] => Some((OpenAiCompletions, Generate)),
-        [.., "responses"] => Some((OpenAiResponses, Generate)),
-        [.., "responses", "compact"] => Some((OpenAiResponses, Compact)),
-        [.., "responses", "input_tokens"] => Some((OpenAiResponses, CountTokens)),
-        [base @ .., "messages"] if is_anthropic_base(base) => Some((AnthropicMessages, Generate)),
-        [base @ .., "messages", "count_tokens"] if is_anthropic_base(base) => {
-            Some((AnthropicMessages, CountTokens))
-        }
-        [.., "api", "chat"] => Some((Ollama, Generate)),
-        _ => None,
-    };
-    let endpoint = endpoint.map(|(dialect, action)| Endpoint::new(dialect, action));
+    let endpoint = body_endpoint(&segments).map(|endpoint| match deployment_of(&segments) {
+        Some(name) => endpoint.with_deployment(name),
+        None => endpoint,
+    });
     endpoint.or_else(|| google_endpoint(&segments)).or_else(|| bedrock_endpoint(&segments))
+}
+
+/// The deployment that a path of Azure names.
+fn deployment_of<'a>(segments: &[&'a str]) -> Option<&'a str> {
+    let at = segments.iter().position(|segment| *segment == "deployments")?;
+    segments.get(at + 1).copied()
+}
+
+/// The endpoint of the segments of a path, where the body names the model.
+fn body_endpoint(segments: &[&str]) -> Option<Endpoint> {
+    let (dialect, action) = match segments {
+        [.., "chat", "completions"] => (OpenAiCompletions, Generate),
+        [.., "responses"] => (OpenAiResponses, Generate),
+        [.., "responses", "compact"] => (OpenAiResponses, Compact),
+        [.., "responses", "input_tokens"] => (OpenAiResponses, CountTokens),
+        [base @ .., "messages"] if is_anthropic_base(base) => (AnthropicMessages, Generate),
+        [base @ .., "messages", "count_tokens"] if is_anthropic_base(base) => {
+            (AnthropicMessages, CountTokens)
+        }
+        [.., "api", "chat"] => (Ollama, Generate),
+        _ => return None,
+    };
+    Some(Endpoint::new(dialect, action))
 }
 
 /// Whether `messages` is Anthropic's endpoint here: OpenAI's threads have messages, too, behind the thread's id.
@@ -60,9 +74,12 @@ fn is_anthropic_base(base: &[&str]) -> bool {
     base.last().is_none_or(|last| *last == "anthropic" || is_version(last))
 }
 
-/// `models/{model}:generateContent` and similar, for any version and prefix. Vertex serves Claude with Anthropic's bodies.
+/// `models/{model}:generateContent` and similar, for any version and prefix; tuned models have folders of their own.
+/// Vertex serves Claude with Anthropic's bodies.
 fn google_endpoint(segments: &[&str]) -> Option<Endpoint> {
-    let [folder @ .., "models", last] = segments else { return None };
+    let [folder @ .., "models" | "tunedModels" | "endpoints", last] = segments else {
+        return None;
+    };
     let (model, action) = last.rsplit_once(':').filter(|(model, _)| !model.is_empty())?;
     let is_claude = folder.last() == Some(&"anthropic");
     let (dialect, action, is_stream) = match action {
@@ -82,7 +99,7 @@ fn google_endpoint(segments: &[&str]) -> Option<Endpoint> {
     Some(Endpoint { upstream: GoogleGenerativeAi, ..endpoint })
 }
 
-/// `/model/{id}/invoke`, where Bedrock serves Claude with Anthropic's bodies.
+/// `/model/{id}/invoke`, where Bedrock serves Claude with Anthropic's bodies. Behind the ARN of a profile may be any model.
 fn bedrock_endpoint(segments: &[&str]) -> Option<Endpoint> {
     let [.., "model", id, action] = segments else { return None };
     let is_stream = match *action {
@@ -91,7 +108,8 @@ fn bedrock_endpoint(segments: &[&str]) -> Option<Endpoint> {
         _ => return None,
     };
     let is_claude = id.starts_with("anthropic.") || id.contains(".anthropic.");
-    is_claude.then(|| Endpoint::generate(AnthropicMessages).with_path_model(*id, is_stream))
+    (is_claude || id.starts_with(ARN_PREFIX))
+        .then(|| Endpoint::generate(AnthropicMessages).with_path_model(*id, is_stream))
 }
 
 /// A path with the characters that its escapes stand for (`%3A` is `:`); one whose bytes are no text stays as it is.
@@ -114,6 +132,29 @@ fn unescape(path: &str) -> Cow<'_, str> {
     }
     String::from_utf8(bytes).map_or(Cow::Borrowed(path), Cow::Owned)
 }
+
+/// Whether a request without an endpoint asks a model for an answer all the same, so that no engine keeps its conversation
+/// inside a window.
+pub(super) fn is_unshaped_generation<B>(request: &Request<B>) -> bool {
+    let path = unescape(request.uri().path());
+    let last = path.trim_end_matches('/').rsplit(['/', ':']).next();
+    request.method() == Method::POST && last.is_some_and(|last| GENERATIONS.contains(&last))
+}
+
+/// How paths end on which models answer conversations, at any provider.
+const GENERATIONS: [&str; 11] = [
+    "chat",
+    "converse",
+    "converse-stream",
+    "generateContent",
+    "interactions",
+    "invocations",
+    "invoke",
+    "invoke-with-response-stream",
+    "rawPredict",
+    "streamGenerateContent",
+    "streamRawPredict",
+];
 
 /// The dialect of an unshaped request, by its path or headers.
 pub(super) fn dialect_of(uri: &Uri, headers: &HeaderMap) -> DialectName {
@@ -275,7 +316,6 @@ mod tests {
     fn endpoints_are_found_below_the_base_paths_of_providers() {
         for (path, dialect, action) in [
             ("/api/v1/chat/completions", OpenAiCompletions, Generate),
-            ("/openai/deployments/d/chat/completions", OpenAiCompletions, Generate),
             ("/api/paas/v4/chat/completions", OpenAiCompletions, Generate),
             ("/v1//chat/completions", OpenAiCompletions, Generate),
             ("/openai/v1/responses", OpenAiResponses, Generate),
@@ -291,6 +331,56 @@ mod tests {
             assert_eq!(post(path), Some(Endpoint::new(dialect, action)), "{path}");
             assert_eq!(dialect_of_path(path), Some(dialect), "{path}");
         }
+    }
+
+    #[test]
+    fn a_deployment_in_the_path_is_the_model_of_a_body_without_one() {
+        for (end, dialect) in
+            [("chat/completions", OpenAiCompletions), ("responses", OpenAiResponses)]
+        {
+            let endpoint = post(&format!("/openai/deployments/gpt-x/{end}")).unwrap();
+            assert_eq!(endpoint, Endpoint::generate(dialect).with_deployment("gpt-x"));
+            assert_eq!(endpoint.model("".into()), "gpt-x");
+            assert_eq!(endpoint.model("named".into()), "named");
+        }
+        assert_eq!(post("/openai/deployments/gpt-x/embeddings"), None);
+    }
+
+    #[test]
+    fn tuned_models_and_profiles_have_endpoints() {
+        for (path, model) in [
+            ("/v1beta/tunedModels/mine:generateContent", "mine"),
+            ("/v1/projects/p/locations/l/endpoints/123:generateContent", "123"),
+        ] {
+            let expected = Endpoint::generate(GoogleGenerativeAi).with_path_model(model, false);
+            assert_eq!(post(path), Some(expected), "{path}");
+        }
+        let arn = "arn:aws:bedrock:us-east-1:1:application-inference-profile/abc";
+        let path = format!("/model/{}/invoke", arn.replace(':', "%3A").replace('/', "%2F"));
+        let profile = Endpoint::generate(AnthropicMessages).with_path_model(arn, false);
+        assert_eq!(post(&path), Some(profile.clone()));
+        let body = |version: &str| format!(r#"{{{version}"messages":[]}}"#);
+        assert!(profile.parse_body(&body(r#""anthropic_version":"x","#)).is_ok());
+        assert!(profile.parse_body(&body("")).is_err(), "the model may be of another maker");
+    }
+
+    #[test]
+    fn answers_that_no_engine_shapes_are_known_by_the_end_of_their_path() {
+        let is_generation =
+            |path: &str| is_unshaped_generation(&Request::post(path).body(()).unwrap());
+        for path in [
+            "/v1internal:streamGenerateContent",
+            "/model/anthropic.claude-v1%3A0/converse",
+            "/serving-endpoints/x/invocations/",
+            "/v1beta/interactions",
+        ] {
+            assert!(is_generation(path), "{path}");
+            assert_eq!(post(path), None, "{path}");
+        }
+        for path in ["/v1/embeddings", "/v1/models/m:embedContent", "/v1/messages/batches"] {
+            assert!(!is_generation(path), "{path}");
+        }
+        assert!(!is_unshaped_generation(&Request::get("/v1/chat").body(()).unwrap()));
     }
 
     #[test]

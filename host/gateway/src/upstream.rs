@@ -145,17 +145,16 @@ impl Upstreams {
     }
 }
 
-/// The model of a request: from its path, else from its body.
+/// The model of a request, from its path or its body.
 fn model_of(endpoint: &Endpoint, body: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
     struct WireModelField<'a> {
         #[serde(borrow, default)]
         model: Option<Cow<'a, str>>,
     }
-    match &endpoint.path_model {
-        Some(model) => Some(model.id.clone()),
-        None => serde_json::from_slice::<WireModelField<'_>>(body).ok()?.model.map(Cow::into_owned),
-    }
+    let field: Option<WireModelField<'_>> = serde_json::from_slice(body).ok();
+    let model = endpoint.model(field.and_then(|field| field.model).unwrap_or_default());
+    (!model.is_empty()).then(|| model.into_owned())
 }
 
 /// Patterns with more literal characters first, and a name before a pattern.

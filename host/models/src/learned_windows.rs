@@ -139,6 +139,10 @@ impl LearnedWindows {
 
     /// Updates a model's evidence.
     fn update(&self, model: &ModelName, change: impl FnOnce(&mut WindowEvidence)) {
+        // Without a name, one conversation's model would teach all others.
+        if model.id.is_empty() {
+            return;
+        }
         let mut models = self.models.lock();
         if let Some(evidence) = models.get_mut(model) {
             return change(evidence);
@@ -252,6 +256,15 @@ mod tests {
         assert_eq!(after(&windows, &[("a", 64_000)], CODE, ""), Some(64_000));
         windows.record_accepted_prompt(&model(), 65_000);
         assert_eq!(named(&windows), None);
+    }
+
+    #[test]
+    fn a_model_without_a_name_teaches_nothing() {
+        let (windows, unnamed) = (windows(), ModelName::new("openai", ""));
+        windows.record_stated_window(&unnamed, 64_000);
+        windows.record_accepted_prompt(&unnamed, 64_000);
+        assert_eq!(windows.hints(&unnamed).limit_tokens, None);
+        assert!(windows.models.lock().is_empty());
     }
 
     #[test]

@@ -16,7 +16,6 @@ pub(crate) fn read_usage(usage: &Value) -> TokenUsage {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct GeminiCounts {
     prompt: u64,
-    tool_use_prompt: u64,
     cached: u64,
     candidates: u64,
     thoughts: u64,
@@ -26,15 +25,15 @@ impl GeminiCounts {
     /// Replaces the counts that a usage object has.
     pub(super) fn update(&mut self, usage: &Value) {
         update_count(&mut self.prompt, usage, "promptTokenCount");
-        update_count(&mut self.tool_use_prompt, usage, "toolUsePromptTokenCount");
         update_count(&mut self.cached, usage, "cachedContentTokenCount");
         update_count(&mut self.candidates, usage, "candidatesTokenCount");
         update_count(&mut self.thoughts, usage, "thoughtsTokenCount");
     }
 
     pub(super) fn usage(self) -> TokenUsage {
-        // Gemini's prompt count includes cached tokens, `TokenUsage::input` does not.
-        let input = self.prompt.saturating_sub(self.cached).saturating_add(self.tool_use_prompt);
+        // Gemini's prompt count includes cached tokens, `TokenUsage::input` does not. What Google's own tools found
+        // (`toolUsePromptTokenCount`) is no part of the prompt.
+        let input = self.prompt.saturating_sub(self.cached);
         let output = self.candidates.saturating_add(self.thoughts);
         TokenUsage { input, output, cache_read: self.cached, ..TokenUsage::default() }.with_total()
     }

@@ -114,8 +114,8 @@ impl RequestMeasurement {
         }
         self.span.record("status", status.as_u16());
         let Some(report) = report else { return };
-        if report.engine == "none" {
-            self.metrics.record_unshaped(if report.is_unshaped() { "failed" } else { "unparsed" });
+        if let Some(reason) = report.unshaped_reason() {
+            self.metrics.record_unshaped(reason);
         }
         self.span.record("engine", report.engine.as_str());
         self.span.record("session", report.session.as_str());

@@ -25,7 +25,7 @@ impl Proxy {
             self.record_truncated(history, report.id.as_deref());
         }
         if let (Some(request), Some(usage)) = (in_flight.request, report.usage) {
-            self.record_usage(*request, usage);
+            self.record_usage(*request, usage, report.has_provider_rounds);
         }
         self.start_eviction();
     }
@@ -104,11 +104,20 @@ impl Proxy {
         }
     }
 
-    fn record_usage(self: &Arc<Self>, request: ProxyRequest, usage: TokenUsage) {
+    fn record_usage(
+        self: &Arc<Self>,
+        request: ProxyRequest,
+        usage: TokenUsage,
+        has_provider_rounds: bool,
+    ) {
         let proxy = self.clone();
         let mut work = Box::pin(async move {
             if let Some(mut guard) = proxy.lock_conversation(&request.conversation).await {
-                guard.record_answer(&request.target, request.sent_tokens, &usage);
+                if has_provider_rounds {
+                    guard.report_answer(&usage);
+                } else {
+                    guard.record_answer(&request.target, request.sent_tokens, &usage);
+                }
                 // Up to here this runs on the connection's task; closing the session waits for the disk.
                 yield_now().await;
                 proxy.close_in_flight(&request.conversation, guard).await;

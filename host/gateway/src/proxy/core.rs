@@ -36,6 +36,9 @@ const SESSIONS_FOLDER: &str = "gateway/sessions";
 /// Entries per cache of measurements; a full cache is cleared.
 pub(super) const MAX_MEASURED: usize = 4_096;
 
+/// The characters of a path in a log line; longer ones are cut.
+const MAX_LOGGED_PATH_CHARS: usize = 200;
+
 /// The request path of the gateway.
 #[derive(Debug)]
 pub struct Proxy {
@@ -80,7 +83,7 @@ impl Proxy {
         let folder = state.join(SESSIONS_FOLDER);
         let settings = config.gateway.clone();
         let seed = read_seed(&folder).unwrap_or_else(|error| {
-            tracing::error!(%error, "using a temporary hash seed: conversations are not recognized after a restart");
+            tracing::error!(%error, "using a temporary hash seed: conversations are not recognized after a restart; make the folder writable, or set CTXHOST_STATE_DIR to one that is");
             fastrand::u64(..)
         });
         Arc::new(Proxy {
@@ -229,6 +232,19 @@ impl Proxy {
                 %error,
                 "a request cannot be shaped: it and all requests of its conversation with the same content are \
                  forwarded as they are, without a limit on their size"
+            );
+        }
+    }
+
+    /// Logs once per path that its requests are forwarded as they are, though a model answers them.
+    pub fn warn_unsupported(&self, path: &str) {
+        if self.is_first_unshaped(SeededHash::new(self.seed, path)) {
+            // Clients choose paths.
+            let path = path.chars().take(MAX_LOGGED_PATH_CHARS).collect::<String>();
+            tracing::warn!(
+                ?path,
+                "no engine can shape the requests of this path: they are forwarded as they are, without a limit on \
+                 their size (docs/gateway/README.md lists the APIs that are shaped)"
             );
         }
     }

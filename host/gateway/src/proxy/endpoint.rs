@@ -8,6 +8,9 @@ use ctxhost_dialects::{
     OpenAiResponsesInbound,
 };
 
+/// What the ids of AWS's resources begin with.
+pub(crate) const ARN_PREFIX: &str = "arn:";
+
 /// An API endpoint whose requests an engine may shape.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
@@ -17,7 +20,7 @@ pub struct Endpoint {
     pub upstream: DialectName,
     /// What the provider is asked for.
     pub action: EndpointAction,
-    /// What the path says of the model, where bodies have no such field.
+    /// What the path says of the model.
     pub path_model: Option<PathModel>,
 }
 
@@ -37,8 +40,8 @@ pub enum EndpointAction {
 pub struct PathModel {
     /// The model.
     pub id: String,
-    /// Whether the response is streamed.
-    pub is_stream: bool,
+    /// Whether the response is streamed; `None` if that is in the body, where the model may be, too.
+    pub is_stream: Option<bool>,
 }
 
 impl Endpoint {
@@ -54,7 +57,23 @@ impl Endpoint {
 
     /// The same endpoint with the model in the path.
     pub(crate) fn with_path_model(self, id: impl Into<String>, is_stream: bool) -> Endpoint {
-        Endpoint { path_model: Some(PathModel { id: id.into(), is_stream }), ..self }
+        Endpoint {
+            path_model: Some(PathModel { id: id.into(), is_stream: Some(is_stream) }),
+            ..self
+        }
+    }
+
+    /// The same endpoint with the name of a deployment in the path. It is the model if the body names none.
+    pub(crate) fn with_deployment(self, id: impl Into<String>) -> Endpoint {
+        Endpoint { path_model: Some(PathModel { id: id.into(), is_stream: None }), ..self }
+    }
+
+    /// The model of a request whose body names `in_body`; empty if nothing names one.
+    pub(crate) fn model<'a>(&'a self, in_body: Cow<'a, str>) -> Cow<'a, str> {
+        match &self.path_model {
+            Some(path) if path.is_stream.is_some() || in_body.is_empty() => Cow::Borrowed(&path.id),
+            _ => in_body,
+        }
     }
 
     /// The parser and renderer of its requests.
@@ -88,14 +107,20 @@ impl Endpoint {
         self.action == EndpointAction::Generate
     }
 
-    /// Parses a body. What the path says of the model replaces what the body says.
+    /// Parses a body. What the path says of the model and of streaming replaces what the body says.
     ///
     /// # Errors
     ///
     /// [`InboundError::InvalidRequest`].
-    pub(super) fn parse_body<'a>(&'a self, json: &'a str) -> Result<ParsedBody<'a>, InboundError> {
+    pub(crate) fn parse_body<'a>(&'a self, json: &'a str) -> Result<ParsedBody<'a>, InboundError> {
         let body = self.inbound().parse_body(json)?;
-        let Some(PathModel { id, is_stream }) = &self.path_model else { return Ok(body) };
-        Ok(ParsedBody { model: Cow::Borrowed(id), is_stream: *is_stream, ..body })
+        let Some(path) = &self.path_model else { return Ok(body) };
+        // The ARN of a profile does not say whose model it is; bodies for Claude do.
+        if path.id.starts_with(ARN_PREFIX) && !json.contains("\"anthropic_version\"") {
+            let reason = "it has no anthropic_version, and its path names no model".to_owned();
+            return Err(InboundError::InvalidRequest { reason });
+        }
+        let is_stream = path.is_stream.unwrap_or(body.is_stream);
+        Ok(ParsedBody { model: self.model(body.model), is_stream, ..body })
     }
 }

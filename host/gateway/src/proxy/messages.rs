@@ -60,6 +60,20 @@ impl ShapingReport {
         ShapingReport { engine, compaction, session, ..ShapingReport::default() }
     }
 
+    /// The report of a request of an API that no engine can shape.
+    pub(crate) fn unsupported() -> ShapingReport {
+        ShapingReport::unshaped("unsupported", "")
+    }
+
+    /// Why no engine shaped the request, as the metrics name it; `None` if one did.
+    pub(crate) fn unshaped_reason(&self) -> Option<&'static str> {
+        let reason = match self.compaction {
+            "failed" | "unsupported" => self.compaction,
+            _ => "unparsed",
+        };
+        (self.engine == "none").then_some(reason)
+    }
+
     /// Whether engines were called and none could shape the request: it was forwarded unchanged or rejected.
     pub fn is_unshaped(&self) -> bool {
         self.engine == "none" && self.compaction == "failed"

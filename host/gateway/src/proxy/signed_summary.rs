@@ -113,7 +113,7 @@ impl SummarySigner {
     /// Reads the key in a folder, or creates one.
     pub(super) fn open(folder: &Path) -> SummarySigner {
         let key = KEY.read_or_create(folder).unwrap_or_else(|error| {
-            tracing::error!(%error, "using a temporary compaction key: signed summaries are invalid after a restart");
+            tracing::error!(%error, "using a temporary compaction key: signed summaries are invalid after a restart; make the folder writable, or set CTXHOST_STATE_DIR to one that is");
             random_bytes()
         });
         SummarySigner { key }

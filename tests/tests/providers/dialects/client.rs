@@ -226,7 +226,7 @@ impl Client {
             _ => DialectName::OpenAiResponses,
         };
         let in_path = (self.wire == Wire::Gemini)
-            .then(|| PathModel { id: self.model().to_owned(), is_stream: true });
+            .then(|| PathModel { id: self.model().to_owned(), is_stream: Some(true) });
         Endpoint { path_model: in_path, ..Endpoint::generate(dialect) }
     }
 

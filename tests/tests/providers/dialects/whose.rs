@@ -235,7 +235,7 @@ async fn what_was_counted_is_learned_and_files_are_their_owners() {
     client.say("Begin.");
     let forward = gateway.ask(&client).await;
     let usage = TokenUsage { input: 4_000, output: 10, ..TokenUsage::default() };
-    let report = AnswerReport { usage: Some(usage), id: None };
+    let report = AnswerReport { usage: Some(usage), ..AnswerReport::default() };
     gateway.exchange.record_answer(forward.in_flight, report);
     client.answer("Begun.");
     client.say("More.");

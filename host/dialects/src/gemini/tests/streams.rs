@@ -81,10 +81,10 @@ fn thoughts_text_and_calls_are_put_together() {
             ChatBlock::Text { text: String::new(), text_signature: Some("QUJD".into()) },
         ],
         usage: TokenUsage {
-            input: 207,
+            input: 200,
             output: 50,
             cache_read: 800,
-            total_tokens: 1_057,
+            total_tokens: 1_050,
             ..TokenUsage::default()
         },
         stop_reason: StopReason::ToolUse,

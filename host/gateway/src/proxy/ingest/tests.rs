@@ -346,9 +346,10 @@ async fn sessions_that_wait_for_the_upstream_are_closed_and_reopened_for_the_ans
     let sessions: Vec<String> = out.iter().map(|forward| forward.report.session.clone()).collect();
     let usage = TokenUsage { input: 40, output: 2, ..TokenUsage::default() };
     for forward in out {
-        gateway
-            .proxy
-            .record_answer(forward.in_flight, AnswerReport { usage: Some(usage), id: None });
+        gateway.proxy.record_answer(
+            forward.in_flight,
+            AnswerReport { usage: Some(usage), ..AnswerReport::default() },
+        );
     }
     for (number, session) in sessions.iter().enumerate() {
         let done = json!({ "role": "assistant", "content": "Done." });
