@@ -310,6 +310,11 @@ mod tests {
                 "https://hooks.slack.com/services/[redacted:webhook]",
             ),
             ("my password is hunter2hunter2.", "my password is [redacted:credential]"),
+            ("login kurt, password Xk7-moon-41", "login kurt, password [redacted:credential]"),
+            ("the PIN of the gate is 90817.", "the PIN of the gate is [redacted:credential]."),
+            ("pin code: 4711", "pin code: [redacted:credential]"),
+            ("the password field2 of form 3", "the password field2 of form 3"),
+            ("set PIN 7 high, pin version 2024", "set PIN 7 high, pin version 2024"),
             (
                 "the password for staging is Tr0ub4dor",
                 "the password for staging is [redacted:credential]",

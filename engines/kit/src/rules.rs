@@ -74,6 +74,14 @@ const START_PATTERN: &str = concat!(
     r"|从现在|從現在|以后|以後|今後|これから|지금부터|من الآن|अब से",
 );
 
+/// Headings of lists of rules. "Implement these rules:" and "The rules of the API:" announce the rules of something else.
+const RULE_LABELS: &str = concat!(
+    r"(?:and |please |here (?:are|is) |these are )*(?:my |our |the |some |these |general |basic |a few )*(?:[^ :]+[- ])?(?:ground rules|house rules|rules|style(?: ?guide| rules)?|conventions?|guidelines|preferences)(?: (?:for|in|of) (?:all|every|each|you|us|me|this (?:chat|conversation|session|project|repo(?:sitory)?|book|text)|(?:the|our|my) (?:answers?|reports?|replies|texts?|brochure|book|code|commits?|project|repo(?:sitory)?|docs|documentation|team))[^:]*)?",
+    r"|(?:meine |unsere |die |hier |sind |ein paar |allgemeine )*(?:regeln|stilregeln|stil|konventionen|vorgaben|vorlieben)(?: (?:für|in|im) [^:]{2,40})?|(?:mes |nos |les )*(?:règles|consignes|conventions|préférences)(?: (?:pour|de) [^:]{2,40})?|(?:mis |nuestras |las )*(?:reglas|normas|preferencias|convenciones)(?: (?:para|de) [^:]{2,40})?",
+    r"|(?:minhas |nossas |as )*(?:regras|normas|preferências)(?: (?:para|de) [^:]{2,40})?|(?:le |le mie |le nostre )*(?:regole|preferenze|convenzioni)(?: (?:per|di) [^:]{2,40})?|(?:mijn |onze |de )*(?:regels|voorkeuren)(?: voor [^:]{2,40})?|(?:moje |nasze )*(?:zasady|reguły)(?: dla [^:]{2,40})?|(?:мои |наши |общие )*правила(?: для [^:]{2,40})?|kurallar(?:ım)?|aturan(?: untuk [^:]{2,40})?|quy tắc[^:]{0,40}",
+    r"|[^，。:：]{0,8}(?:规则|規則|规范|規範|约定|約定)|[^、。:：]{0,8}(?:ルール|規約|決まり)|[^.:：]{0,8}(?:규칙|원칙)|القواعد|قواعد[^:]{0,20}|नियम",
+);
+
 /// Length of a rule, in weighted characters.
 // A longer sentence is a narrative that happens to contain a cue.
 const RULE_CHARS: RangeInclusive<u64> = 8..=400;
@@ -91,6 +99,8 @@ static HAS_CUE: LazyLock<Option<Regex>> = LazyLock::new(|| {
     let words = format!(r"(?:{RULE_WORDS})(?:\W|$)|(?:{RULE_TITLES}){COLON}");
     Regex::new(&format!(r"(?i)(?:^|\W)(?:{words})|{RULE_SIGNS}")).ok()
 });
+static RULE_LABEL: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(&format!(r"(?i)^[#*\s]*(?:{RULE_LABELS})\**{COLON}?\**$")).ok());
 static CHANGE_CUES: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(CHANGE_PATTERN).ok());
 static START_CUES: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(START_PATTERN).ok());
 
@@ -115,29 +125,59 @@ pub(crate) fn find_rules_and_hints(text: &str) -> impl Iterator<Item = RuleSente
     (0..sentences.len()).filter_map(move |at| {
         let sentence = sentences.get(at)?;
         let rule = rule_at(&sentences, at).map(RuleSentence::Rule);
-        rule.or_else(|| parse_hint(sentence).map(RuleSentence::Hint))
+        rule.or_else(|| parse_hint(sentence.text).map(RuleSentence::Hint))
     })
 }
 
+/// A sentence of the user, or an item of a list of rules.
+#[derive(Clone, Copy, Debug)]
+struct ReadSentence<'t> {
+    text: &'t str,
+    /// Whether the heading of its list says that it is a rule.
+    is_listed_rule: bool,
+}
+
 /// The user's own sentences at both ends of a message.
-fn read_sentences(text: &str) -> Vec<&str> {
+fn read_sentences(text: &str) -> Vec<ReadSentence<'_>> {
     let head = text.floor_char_boundary(text.len().min(READ_BYTES));
     let tail = text.ceil_char_boundary(text.len().saturating_sub(READ_BYTES)).max(head);
     let own = own_ranges(text).into_iter();
     let ends =
         own.flat_map(move |part| [part.start..part.end.min(head), part.start.max(tail)..part.end]);
-    let lines = ends.filter_map(|range| text.get(range));
-    let all = lines.map(|line| strip_bullet(line.trim_start())).flat_map(sentences);
-    all.filter(|sentence| !sentence.trim().is_empty()).collect()
+    let lines = ends.filter_map(|range| text.get(range)).map(str::trim);
+    let mut all = Vec::new();
+    let mut is_list_of_rules = false;
+    for line in lines.filter(|line| !line.is_empty()) {
+        let item = strip_bullet(line);
+        if item.len() == line.len() {
+            is_list_of_rules = matches(&RULE_LABEL, line);
+        }
+        let is_listed_rule = is_list_of_rules && item.len() < line.len();
+        if is_listed_rule {
+            all.push(ReadSentence { text: item, is_listed_rule });
+        } else {
+            let sentences = sentences(item).filter(|sentence| !sentence.trim().is_empty());
+            all.extend(sentences.map(|text| ReadSentence { text, is_listed_rule }));
+        }
+    }
+    all
 }
 
 /// The rule in a sentence that the one before it does not hand over, and the next one does not reject.
-fn rule_at(sentences: &[&str], at: usize) -> Option<String> {
-    let rule = sentences.get(at).and_then(|sentence| parse_rule(sentence))?;
+fn rule_at(sentences: &[ReadSentence<'_>], at: usize) -> Option<String> {
+    let sentence = sentences.get(at)?;
+    let listed = || sentence.is_listed_rule.then(|| listed_rule(sentence.text)).flatten();
+    let rule = parse_rule(sentence.text).or_else(listed)?;
     let before = at.checked_sub(1).and_then(|before| sentences.get(before));
-    let is_handed_over = before.is_some_and(|before| narrative::hands_over(before));
-    let is_rejected = sentences.get(at + 1).is_some_and(|next| rejects_previous(next));
+    let is_handed_over = before.is_some_and(|before| narrative::hands_over(before.text));
+    let is_rejected = sentences.get(at + 1).is_some_and(|next| rejects_previous(next.text));
     (!is_handed_over && !is_rejected).then_some(rule)
+}
+
+/// An item of a list of rules on one line.
+fn listed_rule(item: &str) -> Option<String> {
+    let line = item.split_whitespace().collect::<Vec<_>>().join(" ");
+    (!is_question(&line) && RULE_CHARS.contains(&weighted_chars(&line))).then_some(line)
 }
 
 /// A sentence on one line, if it is a rule or ends one.
@@ -250,6 +290,7 @@ mod tests {
         assert!(
             RULE_CUES.is_some()
                 && HAS_CUE.is_some()
+                && RULE_LABEL.is_some()
                 && CHANGE_CUES.is_some()
                 && START_CUES.is_some()
         );
@@ -286,6 +327,29 @@ mod tests {
             assert_eq!(rules(rule), [rule]);
             assert_eq!(rules(correction), [correction]);
             assert_ne!(ChangeKind::of(correction), ChangeKind::None, "{correction}");
+        }
+    }
+
+    #[test]
+    fn the_items_of_a_list_of_rules_are_rules() {
+        for label in [
+            "House style for the brochure:",
+            "## Our conventions",
+            "**Ground rules:**",
+            "Please use the text below.\nRegeln für alle Berichte:",
+            "Правила:",
+            "编码规范：",
+        ] {
+            let text = format!(
+                "{label}\n1. Prices with VAT\n2. Dates as 3-Nov-25\n\nBegin with page one."
+            );
+            assert_eq!(rules(&text), ["Prices with VAT", "Dates as 3-Nov-25"], "{label}");
+        }
+        for label in
+            ["Implement these rules:", "The rules of the API are:", "Requirements:", "Files:"]
+        {
+            let text = format!("{label}\n- Prices with VAT\n- Dates as 3-Nov-25");
+            assert_eq!(rules(&text), Vec::<String>::new(), "{label}");
         }
     }
 

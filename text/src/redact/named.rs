@@ -3,7 +3,7 @@
 /// Pattern and kind, tried after that of a whole key block and before all others, which would match a
 /// part of the same secret.
 // Words are compared without case in ASCII only, so that the search can look for them first.
-pub(super) const NAMED: [(&str, &str); 11] = [
+pub(super) const NAMED: [(&str, &str); 13] = [
     // All pairs of a header, because any of them may be the session.
     (
         r#"(?i-u:cookie)(?:\\*["'])?\s*[:=]\s*(?:\\*["'])?(?<secret>(?:[A-Za-z0-9_.-]+=[^\s;"'\\]*;[ ]?)*[A-Za-z0-9_.-]+=[^\s;"'\\\[]{8,}(?:;[^\r\n"'\\]*)?)"#,
@@ -49,6 +49,16 @@ pub(super) const NAMED: [(&str, &str); 11] = [
     // A line of .netrc, and a phrase in a sentence.
     (
         r#"(?:(?i-u:login)\s+\S{1,128}\s+(?i-u:password)\s+(?<secret>[^\s"'\\\[$<]{4,}))"#,
+        "credential",
+    ),
+    // Beside its name in a sentence, with a digit and a capital or a mark: `password field2` is none.
+    (
+        r#"(?i-u:password|passphrase|passcode|passwort|kennwort)\s+["'`]?(?<secret>[^\s"'`\\\[\](){},;:<>=$]*(?:[0-9][^\s"'`\\\[\](){},;:<>=$]*[A-Z!@#%&*+_^-]|[A-Z!@#%&*+_^-][^\s"'`\\\[\](){},;:<>=$]*[0-9])[^\s"'`\\\[\](){},;:<>=$]*)"#,
+        "credential",
+    ),
+    // A number to unlock something. `pin` is a verb and a contact as well.
+    (
+        r#"(?-u:\b)(?:PIN(?:[- ]?[Cc]ode)?|[Pp]in[- ]?[Cc]ode)(?-u:\b)[^\n.:=\[\]0-9]{0,40}[\s:=]+(?<secret>[0-9]{4,8})(?-u:\b)"#,
         "credential",
     ),
     // A phrase of several words, to its quotation mark.

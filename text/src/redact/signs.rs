@@ -23,7 +23,7 @@ pub(super) enum SecretSign {
 const BEGINNINGS: &str = r"-----BEGIN |hooks\.slack\.com/services/|(?-u:\b)(?:sk-|AIza|AKIA|ASIA|gh[pousr]_|github_pat_|xox[abprs]-|xapp-|sk_|rk_|whsec_|glpat-|npm_|hf_|pypi-AgE|GOCSPX-|ya29\.|SG\.|dop_v1_|AGE-SECRET-KEY-1|gsk_|xai-|lin_api_|dckr_|shp[acps]|hv[bs]\.|SK[a-f0-9]{8}|eyJ)|\.atlasv1\.|[0-9]:AA[A-Za-z0-9_-]";
 
 /// The words of the patterns of secrets that only the words before them name.
-const NAMES: &str = r#"(?i-u:cookie|authorization|pass(?:word|phrase|wd|code|wort)|kennwort|mnemonic|seed|secret_key_base|sig=|signature=)|client-key-data|tls\.key|<(?i-u:secret|token|apikey|privatekey)>|(?i-u:secret|token|key)\\*["'],\s*\\*["'](?i-u:value)|curl|mysql|mariadb|sshpass|docker login|redis-cli"#;
+const NAMES: &str = r#"(?i-u:cookie|authorization|pass(?:word|phrase|wd|code|wort)|kennwort|mnemonic|seed|secret_key_base|sig=|signature=)|client-key-data|tls\.key|<(?i-u:secret|token|apikey|privatekey)>|(?i-u:secret|token|key)\\*["'],\s*\\*["'](?i-u:value)|curl|mysql|mariadb|sshpass|docker login|redis-cli|PIN|[Pp]in[- ]?[Cc]ode"#;
 
 static NAME: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(NAMES).ok());
 static BEGINNING: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(BEGINNINGS).ok());

@@ -15,7 +15,7 @@ use ctxhost_engine_api::transcript::tokens::weighted_chars;
 const HINT_CHARS: RangeInclusive<u64> = 8..=160;
 
 /// Names of languages, in the languages of the cues: what language to answer in is the most common rule of all.
-const LANGUAGES: &str = concat!(
+pub(super) const LANGUAGES: &str = concat!(
     "english|german|french|spanish|portuguese|italian|dutch|polish|russian|ukrainian|turkish|chinese|japanese|korean|arabic|hindi|indonesian|vietnamese",
     r"|(?:englisch|deutsch|französisch|spanisch|portugiesisch|italienisch|niederländisch|polnisch|russisch|ukrainisch|türkisch|chinesisch|japanisch|koreanisch|arabisch)[^ ,]{0,2}",
     "|anglais|allemand|français|espagnol|portugais|italien|néerlandais|polonais|russe|turc|chinois|japonais",
@@ -59,7 +59,7 @@ const HINT_WORDS: &str = concat!(
     r"|anzi|alla fine|piuttosto|invece|dimentica|torna|torniamo|toch|liever|in plaats|vergeet|weer|jednak|raczej|zamiast|zapomnij|wróć|wróćmy|лучше|вместо|(?:всё|все)[- ]таки|вернись|верн[её]мся|снова|краще|замість|знову|aslında|yerine|yeniden|tekrar|artık|saja|sebagai gantinya|kembali|thay vào đó|quay lại",
 );
 /// The same in scripts whose words have no spaces between them, and others.
-const HINT_SIGNS: &str = "还是|還是|算了|改|换|換|恢复|恢復|やっぱり|やはり|代わりに|戻|대신|역시|다시|بدلا|عد إلى|के बजाय|की जगह|वापस|फिर से";
+const HINT_SIGNS: &str = "现在可以|現在可以|可以再|お願い|अब|الآن|이제|还是|還是|算了|改|换|換|恢复|恢復|やっぱり|やはり|代わりに|戻|대신|역시|다시|بدلا|عد إلى|के बजाय|की जगह|वापस|फिर से";
 /// Words of such sentences that do not say what they are about.
 const EMPTY_WORDS: &str = concat!(
     r"you|may|can|now|forget|scrap|scratch|drop|undo|revoke|cancel|lift(?:ed)?|stop|back|go|rule|ban|restriction|requirement|sorry|actually|instead|rather|fine|ok|okay|allowed|permitted|sa(?:id|y)|asked|mind|chang(?:ed|e)|need|longer|any ?more|please",

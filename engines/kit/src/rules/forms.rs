@@ -4,6 +4,8 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
+use super::changes::LANGUAGES;
+
 /// Quantities as words, for limits.
 const QUANTITY: &str = r"(?:\d|(?:an?|one|two|three|four|five|six|seven|eight|nine|ten|twelve|fifteen|twenty|thirty|forty|fifty|sixty|eighty|hundred)\s)";
 /// Forms at the beginning of a sentence.
@@ -12,7 +14,7 @@ const FIRST_FORMS: &str = concat!(
     r"(?:every|each) (?:[^ ,]+ ){1,5}(?:needs|shall|should|has to|requires|gets|begins with|ends with|starts with|carries)",
     r"|all (?:of )?(?:the |our |new |my )?(?:[^ ,]+ ){0,3}[^ ,]{2,}s (?:[^ ,]+ ){0,3}(?:need|shall|should|have to|require|get|begin with|end with|start with)",
     r"|(?:write|answer|phrase|spell|give|express|sign|prefix|store|keep|name) (?:all|every|each) (?:[^ ,]+ ){1,4}(?:in|with|as|using|by|under|without)",
-    r"|(?:we |i )?(?:stick|keep|hold) to [^ ,]+|treat (?:all|every|each|everything)(?: [^ ,]+){0,5} as|hands off",
+    r"|(?:we |i )?(?:stick|keep|hold) to [^ ,]+|treat (?:all|every|each|everything)(?: [^ ,]+){0,5} as|hands off|stop [^ ,]+ing",
     r"|(?:do not|don't|don’t) [^ ,]+|no [^ ,]+(?: [^ ,]+){0,2} (?:in|on|at|without|anywhere|allowed|please)",
     // German.
     r"|jede[rsn]? (?:[^ ,]+ ){1,4}(?:braucht|muss|soll|benötigt|bekommt)|alle[rn]? (?:[^ ,]+ ){1,4}(?:müssen|brauchen|sollen|benötigen)|alle [^ ,]+ (?:auf|in|mit|als) [^ ,]+ (?:schreiben|verfassen|benennen|speichern|angeben)",
@@ -35,6 +37,8 @@ const FIRST_FORMS: &str = concat!(
 const FORMS: &str = concat!(
     // What holds everywhere, or of all.
     r"(?:use|keep|write|spell|format) [^,;:]* throughout|keep (?:the|your|all) (?:[^ ,]+ ){0,2}(?:tone|style|wording|answers|replies|language)(?: [^ ,]+){1,3}|all[er]? [^ ,]+ bitte (?:in|mit|ohne|als|inklusive|auf)",
+    // Politely, and who gets which language.
+    r"|i['’]?d (?:be (?:grateful|glad|happy|thankful)|appreciate it|prefer it) if you|(?:ich )?wäre (?:dir |ihnen )?dankbar,? wenn (?:du|sie)",
     // Consent.
     r"|without (?:my|our|asking|telling) [^ ,]+|(?:needs?|requires?) my (?:[^ ,]+ )?(?:approval|consent|ok|okay|permission|sign-off)|(?:ask|check with|tell|warn) (?:me )?(?:first )?before(?: you)?(?: [^ ,]+){1,}|off[- ]limits",
     r"|ohne meine?n? (?:[^ ,]+ )?(?:freigabe|zustimmung|erlaubnis|genehmigung|ok)|frage?n? (?:mich |vorher |erst )*(?:bevor|vorher)|braucht meine (?:freigabe|zustimmung)|finger weg|ist tabu|sind tabu",
@@ -68,14 +72,18 @@ const NO_ORDER_PATTERN: &str = r"(?i)^(?:do not|don['’]t) (?:worry|get me wron
 
 static FORM: LazyLock<Option<Regex>> = LazyLock::new(|| {
     let first = format!(
-        r"^(?:(?:please|also|and|but|then|bitte|und|aber|por favor|пожалуйста|и|lütfen|tolong|mohon),? )*(?:{FIRST_FORMS})"
+        r"^(?:(?:please|also|and|but|then|let['’]s|bitte|und|aber|por favor|пожалуйста|и|lütfen|tolong|mohon),? )*(?:{FIRST_FORMS})"
     );
     let limit = format!(
         r"keep (?:[^ ,]+ ){{1,5}}(?:under|below|within|above|over|shorter than|at most|to at most) {QUANTITY}"
     );
     // Without `\b`, as for the cues.
+    // "Anna gets German, Bob gets English": for whom, and in which language.
+    let languages = format!(
+        r"(?:gets?|reads?|bekommt|kriegt) (?:{LANGUAGES})|(?:{LANGUAGES}) (?:for|für|pour|para|per|dla|для) [^ ,]+,"
+    );
     Regex::new(&format!(
-        r"(?i)(?:{first})(?:\W|$)|(?:^|\W)(?:(?:{FORMS})(?:\W|$)|{limit})|{FORM_SIGNS}"
+        r"(?i)(?:{first})(?:\W|$)|(?:^|\W)(?:(?:{FORMS}|{languages})(?:\W|$)|{limit})|{FORM_SIGNS}"
     ))
     .ok()
 });
@@ -101,6 +109,11 @@ mod tests {
     fn rules_without_a_cue_are_found() {
         for text in [
             "Use British spelling throughout.",
+            "Let's stick to Celsius.",
+            "Please stop apologising.",
+            "I'd be grateful if you kept the answers short.",
+            "Anna gets German, Bob gets English.",
+            "German for Anna, English for Bob.",
             "Keep the tone formal.",
             "Alle Preise bitte inklusive Mehrwertsteuer.",
             "所有日期请用ISO格式。",

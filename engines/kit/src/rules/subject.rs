@@ -24,6 +24,12 @@ const VALUE_SUBJECT: f32 = 0.6;
 const SHORT_SUBJECT_TERMS: usize = 3;
 /// The same of a sentence that ends a rule.
 const ENDED_SUBJECT_TERMS: usize = 6;
+/// Terms and values that an earlier rule has beside those of a later one, and their share, from which it says more than
+/// what is changed: "Ms Aydin is allergic to penicillin, must avoid latex and takes 5 mg of ramipril" after "ramipril is 10 mg".
+const MORE_TERMS: usize = 4;
+const MORE_SHARE: f32 = 0.5;
+/// The same in a script without spaces, where pairs of characters are terms.
+const MORE_PAIRS: usize = 12;
 /// Terms of a subject that is hardly more than a language, such as "answer in French".
 const LANGUAGE_SUBJECT_TERMS: usize = 2;
 /// The term of all names of languages: a rule with one replaces a rule with another.
@@ -113,7 +119,7 @@ impl RuleSubject {
             ChangeKind::None => SAME_SUBJECT,
         };
         let shares = earlier
-            .filter(|(_, other)| self.may_replace(other))
+            .filter(|(_, other)| self.may_replace(other) && !other.says_more_than(self))
             .map(|(number, other)| (number, self.common_share(other)));
         let mut related: Vec<(usize, f32)> = shares.filter(|(_, share)| *share >= least).collect();
         if self.is_change() {
@@ -134,6 +140,17 @@ impl RuleSubject {
             }
             ChangeKind::Change | ChangeKind::End => true,
         }
+    }
+
+    /// Whether it holds so much beside a later subject that it stays valid with a part that is changed.
+    fn says_more_than(&self, later: &RuleSubject) -> bool {
+        let lacks_term = |term: &&u64| !later.terms.contains(term);
+        let lacks_value = |value: &&String| !later.values.contains(value);
+        let more = self.terms.iter().filter(lacks_term).count()
+            + self.values.iter().filter(lacks_value).count();
+        let all = self.terms.len() + self.values.len();
+        let least = if self.is_unspaced { MORE_PAIRS } else { MORE_TERMS };
+        more >= least && more as f32 >= MORE_SHARE * all as f32
     }
 
     /// Whether two subjects name different things that they hold for.
@@ -443,6 +460,22 @@ mod tests {
             ["以后数据库用5433端口。", "以后数据库改用9191端口。"],
         ] {
             assert_eq!(valid(&rules), rules[1..]);
+        }
+    }
+
+    #[test]
+    fn a_change_of_one_value_leaves_the_rest_of_a_rule() {
+        let rules = [
+            "Lord Brock brings 4 guests, must not sit near the Hales, and needs a ramp.",
+            "Correction: from now on Lord Brock brings 6 guests.",
+        ];
+        assert_eq!(valid(&rules), rules);
+        let replaced = RuleSubject::new("Actually Lord Brock brings 6 guests.");
+        let intake = "Ms Aydin must not get penicillin or latex, and takes 5 mg of ramipril.";
+        let changed = RuleSubject::new("Actually ramipril is 10 mg.");
+        for (later, earlier) in [(replaced, rules[0]), (changed, intake)] {
+            let earlier = RuleSubject::new(earlier);
+            assert_eq!(later.replaced([(0, &earlier)].into_iter()), Vec::<usize>::new());
         }
     }
 

@@ -272,6 +272,8 @@ mod tests {
             ("Her zaman İspanyolca cevap ver.", "Vazgeçtim, Fransızca cevap ver."),
             ("总是用德语回答。", "还是用英语回答吧。"),
             ("必ずドイツ語で答えてください。", "やっぱりフランス語で答えて。"),
+            ("回答中不要使用表格。", "现在可以使用表格了。"),
+            ("لا تستخدم الجداول.", "يمكنك استخدام الجداول الآن."),
         ] {
             let list = holding(&[rule, "The parser is slow today.", end]);
             assert_eq!(list, [end], "{rule}");
@@ -299,6 +301,8 @@ mod tests {
             ("Immer mittwochs gießen.", "Nein, lieber donnerstags."),
             ("Always keep it below 120 euros.", "Make that 150 euros."),
             ("每周四总是发报告。", "改成周五吧。谢谢你。"),
+            ("敬語は使わないで。", "やっぱり敬語でお願い。"),
+            ("तालिका का उपयोग मत करो।", "अब तालिका चल सकती है।"),
         ] {
             let list = holding(&[rule, "The parser is slow today.", correction]);
             let newest = list.last().is_some_and(|last| correction.starts_with(last.as_str()));

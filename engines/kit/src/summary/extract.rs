@@ -8,10 +8,10 @@ use ctxhost_engine_api::transcript::tokens::weighted_chars;
 use regex::Regex;
 
 use super::excerpt::{ExcerptRole, MessageExcerpt};
-use super::open_tasks::{announces_task, is_reported};
+use super::open_tasks::{announces_task, is_reported, promises_step};
 use super::requests::{is_final_answer, pending_requests};
 use super::sections::{
-    LINE_LIMIT_CHARS, MAX_CONSTRAINTS, MAX_DECISIONS, MAX_LINES, SummarySections,
+    LINE_LIMIT_CHARS, MAX_CONSTRAINTS, MAX_DECISIONS, MAX_LINES, MAX_REPORTS, SummarySections,
 };
 use super::sentences::{Sentence, sentences_with_topics};
 use super::similarity::LineWords;
@@ -33,12 +33,17 @@ const REPORT_CHARS: u64 = 240;
 /// Sentences at the beginning of an answer among which the report begins.
 const REPORT_STARTS: usize = 3;
 
-static DECISION: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(
-        r"(?i)\b(?:decid(?:ed|e)|decision|chose|chosen|agreed|settled on|switch(?:ed|ing) to|instead of|go(?:ing)? with|let'?s use|(?:we|i)(?:'ll| will) use|root cause|turns out|fixed|implemented|added|created|removed|renamed|replaced|refactored|moved|committed|tests? pass(?:es|ed)?)\b|决定|选择了|采用|改用|确定|方案|修复了|实现了|已完成|根本原因",
-    )
-    .ok()
-});
+/// Words of decisions, of causes that were found or excluded, and of completed work.
+const DECISION_PATTERN: &str = concat!(
+    r"(?i)\b(?:decid(?:ed|e)|decision|chose|chosen|agreed|settled on|switch(?:ed|ing) to|instead of|go(?:ing)? with|went with|let'?s use|(?:we|i)(?:'ll| will) use|root cause|turns out|fixed|implemented|added|created|removed|renamed|replaced|refactored|moved|committed|tests? pass(?:es|ed)?",
+    r"|rul(?:ed?|ing) out|ruled [^ ,.;]+ out|not the (?:cause|culprit|reason|problem)|refuted|disproved|eliminated|excluded",
+    r"|entschieden|entscheidung|beschlossen|wir nehmen|nehmen wir|gewählt|statt(?:dessen)?|ausgeschlossen|nicht die ursache|ursache (?:ist|war)|behoben|umgesetzt|umbenannt|entfernt|ersetzt",
+    r"|décid(?:é|ons)|décision|choisi|retenu|au lieu de|exclue?s?|écartée?s?|pas la cause|cause racine|corrigée?s?|remplacée?s?|supprimée?s?|decid(?:imos|ido)|decisión|eleg(?:imos|ido)|en (?:lugar|vez) de|descartad[oa]s?|no es la causa|causa raíz|corregid[oa]s?|reemplazad[oa]s?|eliminad[oa]s?",
+    r"|escolhemos|em vez de|não é a causa|corrigid[oa]s?|removid[oa]s?|deciso|scelto|invece di|esclus[oa]|non è la causa|corrett[oa]|rimoss[oa]|besloten|gekozen|in plaats van|uitgesloten|niet de oorzaak|opgelost",
+    r"|решили|решено|выбрали|вместо|исключ(?:ено|ена|ены|или)|не причина|причина в|исправлен[аоы]?|исправил[аи]?|заменил[аи]?|удалил[аи]?|zdecydowal[^ ,.;]+|wybraliśmy|zamiast|wykluczon[^ ,.;]+|nie jest przyczyną|naprawion[^ ,.;]+|karar verdik|seçtik|yerine|elendi|düzeltildi)\b",
+    r"|决定|選擇了|选择了|采用|採用|改用|确定|方案|修复了|实现了|已完成|根本原因|排除|不是原因|替换|決定|決めました|除外|原因では|原因は|修正しました|결정했|선택했|제외했|원인이 아|원인은|수정했|قررنا|اخترنا|بدلا من|استبعدنا|ليس السبب",
+);
+static DECISION: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(DECISION_PATTERN).ok());
 /// What a model will do next.
 // In the user's words it begins a request, which is pending only until its answer.
 static NEXT: LazyLock<Option<Regex>> =
@@ -117,6 +122,11 @@ fn decisions(excerpts: &[MessageExcerpt<'_>]) -> Vec<FoundLine> {
     newest_lines(excerpts, MAX_DECISIONS, |_, sentence| is_decided(sentence), report)
 }
 
+/// Whether a line of a summary states a decision or completed work, and is more than a report.
+pub(super) fn is_decision_line(line: &str) -> bool {
+    is_done(line) || holds(&DECISION, line) && holds(&DECISION, &without_names(line))
+}
+
 /// Whether a sentence states a decision or completed work.
 fn is_decided(sentence: &Sentence) -> bool {
     is_done(&sentence.text) || is_about(&DECISION, sentence)
@@ -136,9 +146,10 @@ fn open_tasks(excerpts: &[MessageExcerpt<'_>], done: &[FoundLine]) -> Vec<String
 fn is_open(excerpt: &MessageExcerpt<'_>, sentence: &Sentence) -> bool {
     // What a user wants next is pending only until its answer.
     let is_next = || excerpt.role == ExcerptRole::Assistant && is_about(&NEXT, sentence);
+    let is_promised = || is_final_answer(excerpt) && promises_step(&sentence.text);
     !ends_in_question(&sentence.text)
         && !is_done(&sentence.text)
-        && (is_task(sentence) || is_next())
+        && (is_task(sentence) || is_next() || is_promised())
 }
 
 /// Whether a sentence or the heading of its list announces a task outside of names.
@@ -213,6 +224,7 @@ fn newest_lines(
     report: impl Fn(&MessageExcerpt<'_>, &[Sentence]) -> Option<(Range<usize>, String)>,
 ) -> Vec<FoundLine> {
     let mut found: Vec<(LineWords, FoundLine)> = Vec::new();
+    let mut reports = 0;
     let mut add = |seq: u64, text: &str| {
         let meaning = LineWords::new(text);
         let is_new =
@@ -236,7 +248,10 @@ fn newest_lines(
                 break;
             }
             if reported.contains(&at) {
-                if at == reported.start {
+                let is_report = !is_decided(sentence);
+                // Older decisions outlive newer reports.
+                if at == reported.start && (!is_report || reports < MAX_REPORTS) {
+                    reports += usize::from(is_report);
                     has_room = add(excerpt.seq, &line);
                 }
                 continue;
@@ -385,6 +400,47 @@ pub(super) mod tests {
         let long = format!("{}Nothing else.", "The page is slow for every tenant. ".repeat(20));
         let sections = extract_sections(&[excerpt_of(ExcerptRole::Assistant, &long)]);
         assert!(sections.decisions.iter().all(|line| weighted_chars(line) <= REPORT_CHARS));
+    }
+
+    #[test]
+    fn what_a_model_promises_for_later_is_an_open_task() {
+        for promise in [
+            "I'll also update the changelog and ping Tobias at the end.",
+            "Once the migration is in, I'll drop the old column.",
+            "Am Ende aktualisiere ich auch die Dokumentation.",
+            "Plus tard, je vérifierai aussi les journaux.",
+            "Al final actualizaré también el registro de cambios.",
+            "Потом я обновлю документацию.",
+            "最后我会更新变更日志。",
+            "最後に変更履歴を更新します。",
+        ] {
+            let text = format!("The parser accepts all six forms now. {promise} Anything else?");
+            let answer = excerpt_of(ExcerptRole::Assistant, &text);
+            assert_eq!(extract_sections(std::slice::from_ref(&answer)).todos, [promise]);
+            let called = MessageExcerpt { calls_tools: true, ..answer };
+            assert!(extract_sections(&[called]).todos.is_empty(), "its calls record it");
+        }
+    }
+
+    #[test]
+    fn older_decisions_outlive_newer_reports() {
+        let decisions = [
+            "We go with gravel instead of concrete because the soil sags.",
+            "The pump is ruled out: it draws 2 A.",
+            "Die Pumpe ist ausgeschlossen, sie zieht 2 A.",
+            "Решили взять гравий, бетон оседает.",
+        ];
+        let reports: Vec<String> = (0..2 * MAX_DECISIONS)
+            .map(|n| format!("Sensor {n} reads {} degrees at its northern wall.", n * 7))
+            .collect();
+        let texts = decisions.iter().copied().chain(reports.iter().map(String::as_str));
+        let answers: Vec<_> = texts.map(|text| excerpt_of(ExcerptRole::Assistant, text)).collect();
+        let mut sections = extract_sections(&answers);
+        sections.fit(2_000);
+        for decision in decisions {
+            assert!(sections.decisions.contains(&decision.to_owned()), "{decision}");
+        }
+        assert!(sections.decisions.len() > decisions.len(), "the newest reports are left");
     }
 
     #[test]

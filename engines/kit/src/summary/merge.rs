@@ -1,7 +1,9 @@
 //! Merges two summaries: newer lines win, similar lines are dropped, sizes are bounded.
 
 use super::open_tasks::{EARLIER, is_reported};
-use super::sections::{MAX_CONSTRAINTS, MAX_DECISIONS, MAX_LINES, MAX_REQUESTS, SummarySections};
+use super::sections::{
+    MAX_CONSTRAINTS, MAX_DECISIONS, MAX_LINES, MAX_REQUESTS, SummarySections, drop_oldest,
+};
 use super::similarity::{LineWords, keep_newest_unique};
 use crate::rules::{RuleLines, RuleSentence, drop_replaced, find_rules_and_hints};
 use ctxhost_text::identifiers::MAX_IDENTIFIERS;
@@ -13,7 +15,7 @@ pub fn merge(older: SummarySections, newer: SummarySections) -> SummarySections 
     let asks = if newer.requests.is_empty() { older.requests } else { newer.requests };
     let mut merged = SummarySections {
         todos: append(still_open(older.todos, &newer.decisions), newer.todos, MAX_LINES),
-        decisions: append(older.decisions, newer.decisions, MAX_DECISIONS),
+        decisions: append_decisions(older.decisions, newer.decisions),
         constraints: merge_rules(older.constraints, newer.constraints, newer.hints),
         // What changes no older rule is an ordinary request.
         hints: Vec::new(),
@@ -69,6 +71,14 @@ fn still_open(todos: Vec<String>, reports: &[String]) -> Vec<String> {
         if line.starts_with(EARLIER) { line } else { format!("{EARLIER}{line}") }
     };
     todos.into_iter().filter(is_open).map(mark).collect()
+}
+
+fn append_decisions(older: Vec<String>, newer: Vec<String>) -> Vec<String> {
+    let mut lines = append(older, newer, usize::MAX);
+    while lines.len() > MAX_DECISIONS {
+        drop_oldest(&mut lines);
+    }
+    lines
 }
 
 fn append(mut older: Vec<String>, newer: Vec<String>, max: usize) -> Vec<String> {

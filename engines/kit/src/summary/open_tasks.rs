@@ -22,8 +22,21 @@ const LABEL_PATTERN: &str = concat!(
     r"|剩余|剩餘|剩下|还剩|還剩|残り|残作業|남은 (?:일|작업)|المتبقي|متبق[يٍ]?|बाकी|शेष)\s?[:：]",
 );
 
+/// What a model promises to do later, in the languages of the tasks. What it does at once its calls record.
+const PROMISE_PATTERN: &str = concat!(
+    r"(?i)\bi(?:['’]ll| will| shall) (?:also|come back to|get back to|remind you|follow up)\b|\bi (?:promise|owe you)\b",
+    r"|\bi(?:['’]ll| will| shall) [^.;:!?]{0,80}\b(?:at the end|afterwards?|later|once|as soon as|when (?:we|you|i|the|that|this|it)|before (?:we|you|i|the)|after (?:we|you|i|the|that|this))\b",
+    r"|\b(?:at the end|afterwards?|later(?: on)?|(?:once|when|as soon as|before|after) [^,.;:]{3,60}),? i(?:['’]ll| will| shall)\b",
+    r"|\bich [^.;:!?]{0,60}\b(?:am ende|zum schluss|später|danach|anschließend|nachher|sobald)\b|\b(?:am ende|zum schluss|später|danach|anschließend|nachher|sobald [^,.;:]{3,60},) [^ ,.;:]+ ich\b|\bich werde (?:auch|noch)\b",
+    r"|\b(?:à la fin|plus tard|ensuite|une fois [^,.;:]{3,60}|dès que [^,.;:]{3,60}),? je\b|\bje [^.;:!?]{0,60}\b(?:à la fin|plus tard|ensuite)\b|\bje vais aussi\b",
+    r"|\b(?:al final|más tarde|después|cuando [^,.;:]{3,60}|en cuanto [^,.;:]{3,60}),? [^ ,.;:]+[aei]ré\b|\b(?:también|al final) (?:voy a\b|[^ ,.;:]+[aei]ré\b)|\b(?:no final|mais tarde|depois),? (?:eu )?vou\b|\btambém vou\b|\b(?:alla fine|più tardi|dopo),? [^ ,.;:]+[aei]rò\b|\banche [^ ,.;:]+[aei]rò\b",
+    r"|\b(?:в конце|потом|позже|после этого|как только [^,.;:]{3,60},) я\b|\bя (?:также|ещё|потом|позже|в конце)\b|\b(?:na końcu|później|potem) [^ ,.;:]+ę\b",
+    r"|(?:最后|最後|稍后|稍後|之后|之後|完成后|完成後|等[^。，,]{1,20}[，,]?)我(?:会|會|再|来|來)|我(?:还|還|也|稍后|稍後|之后|之後|最后|最後)[会會]|(?:最後に|後で|あとで|その後|完了したら|終わったら)[^。]{0,40}ます|(?:나중에|마지막에|끝나면|이후에)[^.]{0,40}(?:겠습니다|게요)",
+);
+
 static TASK: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(TASK_PATTERN).ok());
 static LABEL: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(LABEL_PATTERN).ok());
+static PROMISE: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(PROMISE_PATTERN).ok());
 
 /// Common terms from which a line is about a task.
 const LEAST_TERMS: usize = 2;
@@ -36,6 +49,11 @@ pub(super) fn announces_task(text: &str) -> bool {
         pattern.as_ref().is_some_and(|pattern| pattern.is_match(text))
     };
     holds(&TASK) || holds(&LABEL)
+}
+
+/// Whether a text of a model promises a later step.
+pub(super) fn promises_step(text: &str) -> bool {
+    PROMISE.as_ref().is_some_and(|pattern| pattern.is_match(text))
 }
 
 /// Whether a later line reports a task: it has at least half of its words.
@@ -55,7 +73,7 @@ mod tests {
 
     #[test]
     fn the_patterns_compile() {
-        assert!(TASK.is_some() && LABEL.is_some());
+        assert!(TASK.is_some() && LABEL.is_some() && PROMISE.is_some());
     }
 
     #[test]

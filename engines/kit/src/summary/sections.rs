@@ -4,6 +4,7 @@ use ctxhost_engine_api::transcript::tokens::weighted_chars;
 
 use super::bullets::{NONE, list_chars, render_bullets};
 use super::envelope::is_markup;
+use super::extract::is_decision_line;
 use super::requests::is_answered_line;
 use super::sentences::split;
 use super::similarity;
@@ -19,6 +20,8 @@ pub const HEADINGS: [&str; 5] = [
 
 /// Maximum decisions; the longest memory of a summary. The room of a summary is mostly less.
 pub(super) const MAX_DECISIONS: usize = 60;
+/// Maximum reports of answers among them. The rest is for what was decided, which holds longer.
+pub(super) const MAX_REPORTS: usize = 40;
 /// Maximum rules of the user; what the user wrote is kept before what the model did.
 pub(super) const MAX_CONSTRAINTS: usize = 40;
 /// Maximum lines of the other sections.
@@ -108,7 +111,12 @@ impl SummarySections {
             {
                 continue;
             }
-            let lists = [&mut self.decisions, &mut self.todos, &mut self.constraints];
+            let most_chars = list_chars(&self.todos).max(list_chars(&self.constraints));
+            if list_chars(&self.decisions) > most_chars {
+                drop_oldest(&mut self.decisions);
+                continue;
+            }
+            let lists = [&mut self.todos, &mut self.constraints];
             let longest = lists.into_iter().max_by_key(|lines| list_chars(lines));
             match longest.filter(|lines| !lines.is_empty()) {
                 Some(lines) => drop(lines.remove(0)),
@@ -142,6 +150,17 @@ impl SummarySections {
         if !list.iter().any(|known| known == line) {
             list.push(line.to_owned());
         }
+    }
+}
+
+/// Removes the oldest report if there are as many as decisions, else the oldest line.
+pub(super) fn drop_oldest(lines: &mut Vec<String>) {
+    let is_decision: Vec<bool> = lines.iter().map(|line| is_decision_line(line)).collect();
+    let reports = is_decision.iter().filter(|is_decision| !**is_decision).count();
+    let oldest_report = is_decision.iter().position(|is_decision| !is_decision);
+    let oldest = oldest_report.filter(|_| 2 * reports >= lines.len()).unwrap_or(0);
+    if oldest < lines.len() {
+        lines.remove(oldest);
     }
 }
 
