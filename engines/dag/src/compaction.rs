@@ -63,7 +63,7 @@ impl DagSession {
         let focus = request.custom_instructions.as_deref().unwrap_or_default();
         let ranking = self.index.rank(&self.index.build_query(transcript, focus));
         let mut layout = RequestLayout::default();
-        self.place_tail(transcript, (0, limit_tokens), settings, &mut layout);
+        self.place_tail(transcript, (0, limit_tokens), 0, settings, &mut layout);
         let always_tokens = layout.tokens(transcript, &STYLE);
         let outline_tokens = share_of(limit_tokens, OUTLINE_SHARE);
         let name_tokens = share_of(limit_tokens, NAME_SHARE);
@@ -72,11 +72,11 @@ impl DagSession {
         let tail_tokens = limit_tokens.saturating_sub(other_tokens)
             + transcript.tokens(layout.cut..len)
             - layout.cuts.saved_tokens(layout.cut..len);
-        self.place_tail(transcript, (tail_tokens, limit_tokens), settings, &mut layout);
+        self.place_tail(transcript, (tail_tokens, limit_tokens), 0, settings, &mut layout);
         let free_tokens = limit_tokens.saturating_sub(always_tokens);
         let tokens = request_tokens.min(free_tokens / 4);
         let requests = RequestRoom { tokens, long_tokens: 0, may_shorten: true };
-        self.place_requests(transcript, requests, &mut layout);
+        self.place_requests(transcript, requests, 0, &mut layout);
         let missing = layout.hidden();
         let is_new = |seq: &u64| !layout.kept.contains_key(seq) && *seq >= self.live_start;
         // Folding a summary of a summary loses detail and makes no progress.
@@ -91,10 +91,11 @@ impl DagSession {
         // A later prompt may not show the requests that this layout shows, but still has the summary.
         let none = ShownRequests::default();
         let outline = self.outline_before(&layout, &ranking, none, room_tokens, settings);
-        let shown = self.index.names.name_numbers(&outline.text);
-        let names = self.render_names(transcript, &layout, &shown, name_tokens).text;
+        let mut shown = self.index.shown_names(transcript, &layout);
+        shown.extend(self.index.names.name_numbers(&outline.text));
+        let names = self.render_names(&shown, name_tokens).text;
         let leaves = self.range_before(layout.cut, missing, ShownRequests::default(), settings);
-        let folded = leaves.leaves + usize::from(leaves.draft.is_some());
+        let folded = leaves.leaves.end + usize::from(leaves.draft.is_some());
         let requests = layout.take_antecedents(transcript);
         let lines = [rules, requests, outline.text, names, fold_line(folded, settings.fanout)];
         let lines = lines.into_iter().filter(|line| !line.is_empty());
@@ -110,7 +111,7 @@ impl DagSession {
             );
         }
         // The draft keeps growing, so what was folded of it is kept as a leaf of its own.
-        self.folded_draft = leaves.draft.map(|draft| (leaves.leaves, draft));
+        self.folded_draft = leaves.draft.map(|draft| (leaves.leaves.end, draft));
         Compaction::Plan(plan)
     }
 

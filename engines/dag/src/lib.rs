@@ -22,6 +22,7 @@ mod replaced;
 mod selection;
 mod session;
 mod settings;
+mod short_move;
 mod shown_requests;
 mod stored;
 mod tools;
@@ -302,8 +303,10 @@ impl DagSession {
         let cell = OnceCell::new();
         let rank = || self.index.rank(&self.index.build_query(transcript, &request.prompt));
         let ranking = || cell.get_or_init(rank);
-        let move_window = |_: Option<&RequestLayout>| {
-            self.new_layout(transcript, budget_tokens, ranking(), settings)
+        let move_window = |last: Option<&RequestLayout>| {
+            let moved = |last| self.moved_layout(transcript, budget_tokens, last, settings);
+            let moved = last.and_then(moved);
+            moved.unwrap_or_else(|| self.new_layout(transcript, budget_tokens, ranking(), settings))
         };
         let add_note = |newest: u64, layout: &mut RequestLayout| {
             self.add_note(transcript, newest, budget_tokens, ranking(), settings, layout);

@@ -4,11 +4,13 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::ops::Range;
 
 use ctxhost_engine_api::transcript::tokens::{self, CHARS_PER_TOKEN};
+use ctxhost_engine_kit::retrieval::RequestLayout;
 use ctxhost_engine_kit::summary::wrap_untrusted;
 use ctxhost_text::truncate::clip;
 use serde::{Deserialize, Serialize};
 
 use crate::node::{DagNode, NodeId, ROOT};
+use crate::replaced::hide_replaced;
 use crate::session::DagSession;
 use crate::settings::Settings;
 use crate::shown_requests::ShownRequests;
@@ -34,7 +36,7 @@ pub(crate) struct HistoryOutline {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OutlineRange {
     /// Finished leaves.
-    pub(crate) leaves: usize,
+    pub(crate) leaves: Range<usize>,
     /// The leaf that still grows, if a part of it is covered.
     pub(crate) draft: Option<DagNode>,
     /// Entries that are not shown otherwise.
@@ -69,11 +71,33 @@ impl DagSession {
         let leaves = last.map_or(0, |leaf| leaf + 1).max(self.folded);
         let has_draft = leaves > finished;
         OutlineRange {
-            leaves: leaves.min(finished),
+            leaves: 0..leaves.min(finished),
             draft: has_draft.then(|| self.draft.finish(settings)),
             hidden,
             shown,
         }
+    }
+
+    /// The leaves before the cut of a layout that its head does not show, because short moves took them out of the
+    /// newest entries.
+    pub(crate) fn range_behind_head(
+        &self,
+        layout: &RequestLayout,
+        shown: ShownRequests,
+        settings: &Settings,
+    ) -> OutlineRange {
+        let mut range = self.range_before(layout.cut, layout.hidden(), shown, settings);
+        let starts_before = |live: &Range<u32>| u64::from(live.start) < layout.head_cut;
+        let known = self.index.groups().partition_point(starts_before);
+        // The last leaf of the head may have grown since.
+        let line = |leaf: usize| {
+            let id = NodeId::leaf(leaf);
+            self.tree.get(id).map(|node| node.line_with(&id.to_string(), ""))
+        };
+        let has_grown = |leaf: &usize| line(*leaf).is_none_or(|line| !layout.head.contains(&line));
+        let first = known.checked_sub(1).filter(has_grown).unwrap_or(known);
+        range.leaves.start = first.min(range.leaves.end);
+        range
     }
 
     /// The finest outline that fits: the fewest nodes, then finer ones where a leaf scores, then
@@ -86,7 +110,7 @@ impl DagSession {
         room_tokens: u64,
         settings: &Settings,
     ) -> HistoryOutline {
-        let mut ids = self.tree.cover(range.leaves, settings);
+        let mut ids = self.tree.cover(range.leaves.clone(), settings);
         if ids.is_empty() && range.draft.is_none() {
             return HistoryOutline::default();
         }
@@ -108,7 +132,9 @@ impl DagSession {
         let room_tokens = room_tokens.saturating_sub(frame_tokens());
         let line_tokens = (room_tokens / count).saturating_sub(1);
         if line_tokens < LEAST_LINE_TOKENS {
-            return root_line(range);
+            // Where the head has an outline, it says already that there is more.
+            let is_whole = range.leaves.start == 0;
+            return if is_whole { root_line(range) } else { HistoryOutline::default() };
         }
         self.render(&ids, range, line_tokens)
     }
@@ -184,7 +210,7 @@ impl DagSession {
         self.tree.get(id).map_or(0, |node| line_tokens(&line(node)))
     }
 
-    /// Renders nodes, each in at most `line_tokens`, and the draft of the range.
+    /// Renders nodes, each in at most `line_tokens`, and the draft of the range, without replaced rules.
     fn render(&self, ids: &[NodeId], range: &OutlineRange, line_tokens: u64) -> HistoryOutline {
         let draft_id = NodeId::leaf(self.tree.leaves());
         let nodes = ids.iter().filter_map(|id| Some((*id, self.tree.get(*id)?)));
@@ -198,7 +224,9 @@ impl DagSession {
                 (id, line)
             })
             .unzip();
-        let text = wrap_untrusted(TAG, &format!("{LEAD_IN}\n{}", lines.join("\n")));
+        let rules: Vec<&str> = self.rules.replaced_texts().collect();
+        let lines = hide_replaced(&lines.join("\n"), &rules, self.rules.withdrawn_texts());
+        let text = wrap_untrusted(TAG, &format!("{LEAD_IN}\n{lines}"));
         HistoryOutline { ids, text }
     }
 }
@@ -217,4 +245,23 @@ fn line_tokens(line: &str) -> u64 {
 /// Size of the message without its nodes, in tokens.
 fn frame_tokens() -> u64 {
     tokens::estimate(&wrap_untrusted(TAG, LEAD_IN)) + 2
+}
+
+#[cfg(test)]
+mod tests {
+    use ctxhost_engine_api::testing::TranscriptBuilder;
+
+    use super::*;
+
+    #[test]
+    fn leaves_that_a_prompt_finds_show_no_replaced_rule() {
+        let mut talk = TranscriptBuilder::new();
+        talk.user("Always deploy to region eu_west_1.").assistant("Noted.");
+        (0..20).for_each(|at| _ = talk.user(&format!("Explain part {at}.")).assistant("It reads."));
+        talk.user("From now on deploy to region us_east_7 instead.").assistant("Noted.");
+        let (mut session, settings) = (DagSession::default(), Settings::default());
+        session.follow(&talk.transcript(), &settings);
+        let leaves = session.render_leaves(0..session.tree.leaves(), 4_000);
+        assert!(leaves.contains("[replaced]") && !leaves.contains("eu_west_1"), "{leaves}");
+    }
 }

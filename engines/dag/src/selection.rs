@@ -2,10 +2,10 @@
 
 use ctxhost_engine_api::Transcript;
 use ctxhost_engine_api::transcript::tokens::CHARS_PER_TOKEN;
-use ctxhost_engine_kit::name_ledger::NameList;
+use ctxhost_engine_kit::name_ledger::{NameList, NameSet};
 use ctxhost_engine_kit::requests::{LONG_SLACK_PART, RequestRoom};
 use ctxhost_engine_kit::retrieval::{
-    NoteShares, PromptRanking, RankedSlices, RequestLayout, SliceFinder,
+    NEWER_SHARE, NoteShares, PromptRanking, RankedSlices, RequestLayout, SliceFinder, join_texts,
 };
 use ctxhost_engine_kit::rules::RuleList;
 use ctxhost_engine_kit::settings::share_of;
@@ -14,7 +14,6 @@ use ctxhost_text::redact::redact;
 use crate::STYLE;
 use crate::node::NodeId;
 use crate::outline::HistoryOutline;
-use crate::replaced::hide_replaced;
 use crate::session::DagSession;
 use crate::settings::Settings;
 use crate::shown_requests::ShownRequests;
@@ -28,14 +27,15 @@ const ROUNDS: u32 = 4;
 
 /// Sizes of the parts of a layout, in tokens.
 #[derive(Clone, Copy, Debug)]
-struct BudgetSplit {
+pub(crate) struct BudgetSplit {
     target: u64,
-    tail: u64,
-    requests: u64,
+    pub(crate) tail: u64,
+    pub(crate) requests: u64,
     long_requests: u64,
-    outline: u64,
-    names: u64,
+    pub(crate) outline: u64,
+    pub(crate) names: u64,
     excerpt: u64,
+    pub(crate) has_short_moves: bool,
 }
 
 impl DagSession {
@@ -79,7 +79,7 @@ impl DagSession {
         let split = self.split(transcript, budget_tokens, settings);
         let tokens = split.requests.min(free_tokens);
         let requests = RequestRoom { tokens, long_tokens: 0, may_shorten: true };
-        self.place_requests(transcript, requests, &mut layout);
+        self.place_requests(transcript, requests, 0, &mut layout);
         let free_tokens = budget_tokens.saturating_sub(layout.tokens(transcript, &STYLE));
         let outline_tokens = (split.outline + split.names).min(free_tokens);
         self.add_rules(budget_tokens, &mut layout);
@@ -100,12 +100,12 @@ impl DagSession {
         let mut split = self.split(transcript, allowed_tokens, settings);
         let replaced_rules = self.rules.replaced_count();
         let mut layout = RequestLayout { replaced_rules, ..RequestLayout::default() };
-        self.place_tail(transcript, (split.tail, allowed_tokens), settings, &mut layout);
+        self.place_tail(transcript, (split.tail, allowed_tokens), 0, settings, &mut layout);
         // Only the user can repeat them, so they take nothing from what is found, but a part of the slack.
         let long_tokens = split.long_requests;
         let may_shorten = self.index.uses_tools(transcript);
         let requests = RequestRoom { tokens: split.requests, long_tokens, may_shorten };
-        split.target += self.place_requests(transcript, requests, &mut layout);
+        split.target += self.place_requests(transcript, requests, 0, &mut layout);
         self.add_rules(allowed_tokens, &mut layout);
         let free = |layout: &RequestLayout, own_tokens: u64| {
             split.target.saturating_sub(layout.tokens(transcript, &STYLE) + own_tokens)
@@ -119,17 +119,27 @@ impl DagSession {
             if left_tokens > split.target / 16 {
                 // Little was found: the newest entries get the rest.
                 let tail_tokens = split.tail + left_tokens;
-                self.place_tail(transcript, (tail_tokens, allowed_tokens), settings, &mut layout);
+                self.place_tail(
+                    transcript,
+                    (tail_tokens, allowed_tokens),
+                    0,
+                    settings,
+                    &mut layout,
+                );
                 // What is still free is for the ends of a long request in which nothing was found.
                 let tokens = free(&layout, own_tokens);
                 let room = RequestRoom { tokens, long_tokens: 0, may_shorten: true };
-                self.place_requests(transcript, room, &mut layout);
+                self.place_requests(transcript, room, 0, &mut layout);
             }
         }
         let outline_tokens = split.outline.min(free(&layout, 0));
         self.add_outline(transcript, ranking, outline_tokens, settings, &mut layout);
         layout.newer_names = self.index.render_plan(transcript, allowed_tokens, &layout);
-        self.add_names(transcript, split.names.min(free(&layout, 0)), &mut layout);
+        let name_tokens = split.names.min(free(&layout, 0));
+        let newer_tokens =
+            if split.has_short_moves { share_of(name_tokens, NEWER_SHARE) } else { 0 };
+        let shown = self.add_names(transcript, name_tokens - newer_tokens, &mut layout);
+        self.add_newer_names(shown, newer_tokens, &mut layout);
         layout
     }
 
@@ -142,15 +152,16 @@ impl DagSession {
         SliceFinder { index: &self.index, rules: &self.rules, transcript, ranked }
     }
 
-    /// Places the user's requests before the newest entries, and returns their size.
+    /// Places the user's requests from `first` on that stand before the newest entries, and returns their size.
     pub(crate) fn place_requests(
         &self,
         transcript: &Transcript,
         room: RequestRoom,
+        first: u64,
         layout: &mut RequestLayout,
     ) -> u64 {
-        let has_replaced_rule = |seq| self.rules.replaced_texts_of(seq).next().is_some();
-        self.index.place_requests(transcript, room, has_replaced_rule, layout)
+        let is_out = |seq| seq < first || self.rules.replaced_texts_of(seq).next().is_some();
+        self.index.place_requests(transcript, room, is_out, layout)
     }
 
     /// Begins the head with the rules that the layout does not show.
@@ -197,34 +208,57 @@ impl DagSession {
             return HistoryOutline::default();
         }
         let range = self.range_before(layout.cut, hidden, shown, settings);
-        let mut outline = self.outline(&range, &ranking.groups, room_tokens, settings);
-        let rules: Vec<&str> = self.rules.replaced_texts().collect();
-        outline.text = hide_replaced(&outline.text, &rules, self.rules.withdrawn_texts());
-        outline
+        self.outline(&range, &ranking.groups, room_tokens, settings)
     }
 
-    /// Adds the names that a layout does not show.
-    fn add_names(&self, transcript: &Transcript, room_tokens: u64, layout: &mut RequestLayout) {
-        let shown = layout.read_head_names(&self.index.names).to_vec();
-        let names = self.render_names(transcript, layout, &shown, room_tokens);
-        layout.append_head(&names.text, names.names);
-    }
-
-    /// The heaviest names that neither a layout nor `also_shown` has.
-    pub(crate) fn render_names(
+    /// Adds names that a layout does not show to its head, and returns all that its entries and its head show then.
+    fn add_names(
         &self,
         transcript: &Transcript,
-        layout: &RequestLayout,
-        also_shown: &[u32],
         room_tokens: u64,
-    ) -> NameList {
+        layout: &mut RequestLayout,
+    ) -> NameSet {
+        let mut shown = self.shown_names(transcript, layout);
+        let names = self.render_names(&shown, room_tokens);
+        shown.extend(names.names.iter().copied());
+        layout.append_head(&names.text, names.names);
+        shown
+    }
+
+    /// Adds names that are neither in `shown` nor in its other texts to what each move of a layout chooses again.
+    pub(crate) fn add_newer_names(
+        &self,
+        mut shown: NameSet,
+        room_tokens: u64,
+        layout: &mut RequestLayout,
+    ) {
+        if room_tokens == 0 {
+            return;
+        }
+        let others = layout.own_texts().skip(1);
+        shown.extend(others.flat_map(|text| self.index.names.name_numbers(text)));
+        let names = self.render_names(&shown, room_tokens).text;
+        layout.newer_names = join_texts([std::mem::take(&mut layout.newer_names), names]);
+    }
+
+    /// The names that the entries and the head of a layout show.
+    pub(crate) fn shown_names(
+        &self,
+        transcript: &Transcript,
+        layout: &mut RequestLayout,
+    ) -> NameSet {
         let mut shown = self.index.shown_names(transcript, layout);
-        shown.extend(also_shown.iter().copied());
+        shown.extend(layout.read_head_names(&self.index.names).iter().copied());
+        shown
+    }
+
+    /// The heaviest names that are not in `shown`.
+    pub(crate) fn render_names(&self, shown: &NameSet, room_tokens: u64) -> NameList {
         // Rules of folded entries were read before the names of the live ones.
         let withdrawn = self.rules.withdrawn_texts().iter();
         let withdrawn = withdrawn.filter_map(|name| self.index.names.find_number(name));
         let withdrawn = withdrawn.chain(self.rules.withdrawn_names());
-        self.index.render_names(&shown, withdrawn, &RankedSlices::default(), room_tokens)
+        self.index.render_names(shown, withdrawn, &RankedSlices::default(), room_tokens)
     }
 
     fn folded_entries(&self) -> u64 {
@@ -232,7 +266,7 @@ impl DagSession {
         leaves.iter().take(self.folded).map(|leaf| leaf.entries).sum()
     }
 
-    fn split(
+    pub(crate) fn split(
         &self,
         transcript: &Transcript,
         allowed_tokens: u64,
@@ -265,19 +299,22 @@ impl DagSession {
                 0
             },
             excerpt: share_of(free_tokens, EXCERPT_SHARE),
+            has_short_moves: is_agent && settings.slack_share > 0.0,
         }
     }
 
-    /// Places the newest entries that fit. Before them is only the summary whose contents the tree has.
+    /// Places the newest entries from `first` on that fit. Before the live ones is only the summary whose contents the
+    /// tree has.
     pub(crate) fn place_tail(
         &self,
         transcript: &Transcript,
         rooms: (u64, u64),
+        first: u64,
         settings: &Settings,
         layout: &mut RequestLayout,
     ) {
-        let full_share = settings.full_share;
-        self.index.place_tail(transcript, rooms, full_share, self.live_start, layout);
+        let first = first.max(self.live_start);
+        self.index.place_tail(transcript, rooms, settings.full_share, first, layout);
     }
 
     /// Adds the note for a new prompt, as far as there is room.

@@ -60,7 +60,7 @@ impl DagSession {
         let draft = || self.draft.finish(settings);
         let line = |id: NodeId| Some(self.tree.get(id)?.line(&id.to_string()));
         if id == ROOT {
-            let cover = self.tree.cover(self.tree.leaves(), settings);
+            let cover = self.tree.cover(0..self.tree.leaves(), settings);
             let mut lines: Vec<String> = cover.into_iter().filter_map(line).collect();
             if !self.draft.is_empty() {
                 lines.push(draft().line(&draft_id.to_string()));

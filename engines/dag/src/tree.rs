@@ -103,15 +103,15 @@ impl NodeTree {
         first..first.saturating_add(width)
     }
 
-    /// The fewest nodes that cover the first `leaves` leaves, in order.
-    pub(crate) fn cover(&self, leaves: usize, settings: &Settings) -> Vec<NodeId> {
+    /// The fewest nodes that cover some leaves, in order.
+    pub(crate) fn cover(&self, leaves: Range<usize>, settings: &Settings) -> Vec<NodeId> {
         let mut found = Vec::new();
-        let mut at = 0;
-        while at < leaves {
+        let mut at = leaves.start;
+        while at < leaves.end {
             let is_covering = |depth: &usize| {
                 let width = width_of(*depth, settings);
                 let id = NodeId { depth: *depth, index: at / width };
-                at.is_multiple_of(width) && at + width <= leaves && self.get(id).is_some()
+                at.is_multiple_of(width) && at + width <= leaves.end && self.get(id).is_some()
             };
             let depth = (0..self.levels.len()).rev().find(is_covering).unwrap_or(0);
             let width = width_of(depth, settings);
@@ -147,15 +147,15 @@ mod tests {
     proptest! {
         #[test]
         fn every_leaf_is_below_exactly_one_covering_node(
-            leaves in 0usize..200, part in 0usize..200, fanout in 2u64..8,
+            leaves in 0usize..200, from in 0usize..200, part in 0usize..200, fanout in 2u64..8,
         ) {
             let settings = Settings { fanout, ..Settings::default() };
             let tree = tree(leaves, &settings);
-            let part = part.min(leaves);
-            let cover = tree.cover(part, &settings);
+            let part = from.min(leaves)..part.min(leaves);
+            let cover = tree.cover(part.clone(), &settings);
             let below: Vec<usize> =
                 cover.iter().flat_map(|id| tree.leaf_range(*id, &settings)).collect();
-            prop_assert_eq!(below, (0..part).collect::<Vec<_>>());
+            prop_assert_eq!(below, part.collect::<Vec<_>>());
             for id in cover {
                 prop_assert!(tree.get(id).is_some());
                 prop_assert!(tree.sources(id, &settings).iter().all(|id| tree.get(*id).is_some()));

@@ -5,7 +5,7 @@ use std::ops::Range;
 use ctxhost_engine_api::Transcript;
 
 /// A cursor in the transcript of one session.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct TranscriptCursor {
     epoch: u64,
     len: u64,

@@ -18,6 +18,7 @@ mod query;
 mod ranked_slices;
 mod ranking;
 mod selection;
+mod short_move;
 mod stored_layout;
 mod tail;
 mod tools;
@@ -31,6 +32,7 @@ pub use query::SearchQuery;
 pub use ranked_slices::RankedSlices;
 pub use ranking::PromptRanking;
 pub use selection::SliceFinder;
+pub use short_move::NEWER_SHARE;
 pub use stored_layout::{layout_from_json, layout_to_json};
 pub use tail::join_texts;
 pub use tools::{

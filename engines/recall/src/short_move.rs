@@ -1,21 +1,10 @@
 //! A short move of the window: what stands before the newest entries stays as it is, and with it the cached prefix.
-//!
-//! ```text
-//!  pinned │ rules, names │ requests, found entries │ excerpt │ newer names │ newest entries
-//!  ────────────────────── stays ─────────────────────────────┘ └───── chosen again ──────
-//! ```
 
 use ctxhost_engine_api::Transcript;
 use ctxhost_engine_kit::retrieval::RequestLayout;
-use ctxhost_engine_kit::settings::share_of;
 
 use crate::session::RecallSession;
 use crate::settings::Settings;
-
-/// Short moves in a row. Names and found entries are then chosen again, because the work has moved on.
-pub(crate) const MOST_SHORT_MOVES: u32 = 6;
-/// Share of the slack that a short move frees at the least.
-const LEAST_SLACK_SHARE: f64 = 0.5;
 
 impl RecallSession {
     /// The last layout with other newest entries and names; `None` where that frees too little, or would hide a rule.
@@ -28,34 +17,29 @@ impl RecallSession {
         settings: &Settings,
     ) -> Option<RequestLayout> {
         let split = self.split(transcript, budget_tokens, settings);
-        if split.newer_tokens == 0 || last.short_moves >= MOST_SHORT_MOVES {
+        if split.newer_tokens == 0 {
             return None;
         }
-        let mut layout = RequestLayout {
-            budget_tokens: last.budget_tokens,
-            replaced_rules: last.replaced_rules,
-            kept: last.kept.clone(),
-            head: last.head.clone(),
-            excerpt: last.excerpt.clone(),
-            antecedents: last.antecedents.clone(),
-            short_moves: last.short_moves + 1,
-            ..RequestLayout::default()
-        };
-        self.index.take_requests_with_files(&mut layout);
+        let mut layout = last.begin_short_move(&self.index)?;
         // An entry that was left out would come back before the newest ones: less of the prefix stays, and the next move
         // comes sooner.
         let rooms = (split.tail_tokens, budget_tokens);
         self.place_tail(transcript, rooms, last.cut, settings, &mut layout);
-        self.place_new_requests(transcript, &split, last.cut, &mut layout);
-        // The head lists the rules from before the last cut.
-        let mut rules = self.rules.valid_positions(last.cut..layout.cut);
-        if rules.any(|seq| !layout.kept.contains_key(&seq)) {
+        let (slack_share, style) = (settings.slack_share, settings.style());
+        let frees_enough = |layout: &RequestLayout| {
+            layout.frees_enough(transcript, budget_tokens, slack_share, &style)
+        };
+        // What is chosen below only adds to it, and takes most of the time of a move.
+        if !frees_enough(&layout) {
             return None;
         }
-        self.add_newer(transcript, budget_tokens, &split, &mut layout);
-        let least_tokens = share_of(budget_tokens, settings.slack_share * LEAST_SLACK_SHARE);
-        let is_small = layout.tokens(transcript, &settings.style()) + least_tokens <= budget_tokens;
-        is_small.then_some(layout)
+        self.place_new_requests(transcript, &split, last.cut, &mut layout);
+        if layout.hides_rule_from(last.cut, &self.rules) {
+            return None;
+        }
+        let shown = self.shown_names(transcript, &mut layout);
+        self.add_newer(transcript, budget_tokens, &split, &shown, &mut layout);
+        frees_enough(&layout).then_some(layout)
     }
 }
 

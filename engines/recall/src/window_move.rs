@@ -2,14 +2,16 @@
 
 use ctxhost_engine_api::transcript::tokens::{self, CHARS_PER_TOKEN};
 use ctxhost_engine_api::{EntryKind, Transcript};
+use ctxhost_engine_kit::name_ledger::NameSet;
 use ctxhost_engine_kit::requests::RequestRoom;
-use ctxhost_engine_kit::retrieval::{RankedSlices, RequestLayout, SliceFinder, join_texts};
+use ctxhost_engine_kit::retrieval::{
+    NEWER_SHARE, RankedSlices, RequestLayout, SliceFinder, join_texts,
+};
 use ctxhost_engine_kit::settings::share_of;
 use ctxhost_text::redact::redact;
 
 use crate::session::RecallSession;
 use crate::settings::Settings;
-use crate::short_move::MOST_SHORT_MOVES;
 
 /// Line before rules and names.
 const HEAD_TITLE: &str =
@@ -18,9 +20,7 @@ const HEAD_TITLE: &str =
 const HEAD_FRAME_TOKENS: u64 = 24;
 /// Share of the room for parts of calls and results.
 const EXCERPT_SHARE: f64 = 0.12;
-/// Share of rules and names for those that each move chooses again.
-// With less, the names of the last steps are missing after a few moves; with more, less of the prefix stays.
-const NEWER_SHARE: f64 = 0.5;
+
 /// Division of a budget.
 pub(crate) struct BudgetSplit {
     target_tokens: u64,
@@ -79,8 +79,8 @@ impl RecallSession {
         // Only the user can repeat them, so they take nothing from what is found, but a part of the slack.
         let room = self.request_room(transcript, split.request_tokens);
         split.target_tokens += self.place_requests(transcript, room, 0, &mut layout);
-        self.add_head(split.rule_tokens, split.ledger_tokens, transcript, &mut layout);
-        self.add_newer(transcript, allowed_tokens, &split, &mut layout);
+        let shown = self.add_head(split.rule_tokens, split.ledger_tokens, transcript, &mut layout);
+        self.add_newer(transcript, allowed_tokens, &split, &shown, &mut layout);
         let spent_tokens = layout.tokens(transcript, style);
         let free_tokens = split.target_tokens.saturating_sub(spent_tokens);
         let excerpt_tokens = split.excerpt_tokens.min(free_tokens / 3);
@@ -151,10 +151,8 @@ impl RecallSession {
         first: u64,
         layout: &mut RequestLayout,
     ) {
-        let kept_tokens = self.index.request_tokens(transcript, layout);
-        let left_tokens = split.request_tokens.saturating_sub(kept_tokens);
-        let least_tokens = split.request_tokens / u64::from(MOST_SHORT_MOVES);
-        let room = self.request_room(transcript, left_tokens.max(least_tokens));
+        let tokens = self.index.room_for_new_requests(transcript, layout, split.request_tokens);
+        let room = self.request_room(transcript, tokens);
         self.place_requests(transcript, room, first, layout);
     }
 
@@ -178,13 +176,14 @@ impl RecallSession {
         }
     }
 
+    /// Adds rules and names to the head, and returns all names that the entries and the head show then.
     fn add_head(
         &self,
         rule_tokens: u64,
         ledger_tokens: u64,
         transcript: &Transcript,
         layout: &mut RequestLayout,
-    ) {
+    ) -> NameSet {
         let stays =
             |seq, rule: &str| layout.keeps_part(seq, rule) || self.index.must_stay.contains(&seq);
         let is_always = |seq, rule: &str| stays(seq, rule) && !self.is_summary(transcript, seq);
@@ -194,30 +193,42 @@ impl RecallSession {
         let ledger_tokens = ledger_tokens.saturating_sub(tokens::estimate(&rules.text));
         // Also the names that a rule has: in a compaction they stay facts only in the list.
         let withdrawn = self.rules.withdrawn_names();
-        let shown = self.index.shown_names(transcript, layout);
+        let mut shown = self.index.shown_names(transcript, layout);
         let nothing = RankedSlices::default();
         let names = self.index.render_names(&shown, withdrawn, &nothing, ledger_tokens);
         if !rules.text.is_empty() || !names.text.is_empty() {
             layout.append_head(HEAD_TITLE, []);
         }
+        shown.extend(rules.names.iter().chain(&names.names).copied());
         // A list of names has no secrets.
         layout.append_head(&redact(&rules.text), rules.names);
         layout.append_head(&names.text, names.names);
+        shown
     }
 
-    /// Adds the plan, and names that neither the head nor an entry shows.
+    /// The names that the entries and the head of a layout show.
+    pub(crate) fn shown_names(
+        &self,
+        transcript: &Transcript,
+        layout: &mut RequestLayout,
+    ) -> NameSet {
+        let mut shown = self.index.shown_names(transcript, layout);
+        shown.extend(layout.read_head_names(&self.index.names).iter().copied());
+        shown
+    }
+
+    /// Adds the plan, and names that are not in `shown`.
     pub(crate) fn add_newer(
         &self,
         transcript: &Transcript,
         allowed_tokens: u64,
         split: &BudgetSplit,
+        shown: &NameSet,
         layout: &mut RequestLayout,
     ) {
         let plan = self.index.render_plan(transcript, allowed_tokens, layout);
-        let mut shown = self.index.shown_names(transcript, layout);
-        shown.extend(layout.read_head_names(&self.index.names).iter().copied());
         let (withdrawn, nothing) = (self.rules.withdrawn_names(), RankedSlices::default());
-        let names = self.index.render_names(&shown, withdrawn, &nothing, split.newer_tokens).text;
+        let names = self.index.render_names(shown, withdrawn, &nothing, split.newer_tokens).text;
         layout.newer_names = join_texts([plan, names]);
     }
 

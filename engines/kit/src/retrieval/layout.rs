@@ -52,12 +52,14 @@ pub struct RequestLayout {
     pub head_names: Option<Vec<u32>>,
     /// Parts of calls and results before the cut.
     pub excerpt: String,
-    /// The plan and names that each move chooses again, behind what stays in the prefix.
+    /// What each move chooses again, behind what stays in the prefix: the plan, names, and a part of an outline.
     pub newer_names: String,
     /// Number of moves since head and excerpt were made.
     pub short_moves: u32,
     /// Start of the newest entries.
     pub cut: u64,
+    /// Behind a short move, where the newest entries started when the head was made.
+    pub head_cut: u64,
     /// Masked results and calls among the newest entries; none before the cut.
     pub masked: MaskedPositions,
     /// Entries among the newest that did not fit whole.

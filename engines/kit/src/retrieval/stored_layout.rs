@@ -25,6 +25,8 @@ struct SavedLayout {
     #[serde(default)]
     short_moves: u32,
     cut: u64,
+    #[serde(default)]
+    head_cut: u64,
     masked: Vec<u64>,
     #[serde(default, skip_serializing_if = "LiveRoundCuts::is_empty")]
     cuts: LiveRoundCuts,
@@ -48,6 +50,7 @@ pub fn layout_to_json(layout: Option<&RequestLayout>, index: &HistoryIndex) -> S
         newer_names: layout.newer_names.clone(),
         short_moves: layout.short_moves,
         cut: layout.cut,
+        head_cut: layout.head_cut,
         masked: layout.masked.keys().copied().collect(),
         cuts: layout.cuts.clone(),
         antecedents: layout.antecedents.iter().map(|(seq, note)| (*seq, note.clone())).collect(),
@@ -83,6 +86,7 @@ pub fn layout_from_json(json: &str, index: &HistoryIndex) -> Option<RequestLayou
         newer_names: saved.newer_names,
         short_moves: saved.short_moves,
         cut: saved.cut,
+        head_cut: saved.head_cut,
         masked: saved.masked.into_iter().filter_map(mask).collect(),
         cuts: saved.cuts,
         antecedents: saved.antecedents.into_iter().collect(),

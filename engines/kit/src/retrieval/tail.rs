@@ -67,7 +67,7 @@ impl HistoryIndex {
     }
 
     /// Size of the requests that a layout keeps and may leave out, in tokens.
-    pub fn request_tokens(&self, transcript: &Transcript, layout: &RequestLayout) -> u64 {
+    pub(super) fn request_tokens(&self, transcript: &Transcript, layout: &RequestLayout) -> u64 {
         let kept = layout.kept.iter().filter(|(seq, _)| {
             // The newest one stays in any case, with its images.
             let stays = self.newest_user == Some(**seq) || self.must_stay.contains(seq);
@@ -77,7 +77,7 @@ impl HistoryIndex {
     }
 
     /// Takes earlier requests with images and files from a layout, so that a share is for all of them again.
-    pub fn take_requests_with_files(&self, layout: &mut RequestLayout) {
+    pub(super) fn take_requests_with_files(&self, layout: &mut RequestLayout) {
         layout.kept.retain(|seq, text| {
             let request = self.requests.get(*seq).filter(|_| text.is_none());
             let has_files = request.is_some_and(|request| request.text_tokens < request.tokens);
