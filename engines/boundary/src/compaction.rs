@@ -41,7 +41,10 @@ pub(crate) async fn compact(
         let reason = "nothing is left to fold between what must stay, or no room for a summary";
         return Ok(shorten_or_nothing(transcript, request, LAYER, reason));
     };
-    let summariser = BoundarySummariser { host, settings, transcript, request, layout: &layout };
+    let section_chars = layout.section_chars(&target);
+    let layout = &layout;
+    let summariser =
+        BoundarySummariser { host, settings, transcript, request, layout, section_chars };
     let outcome = engine.write_plan(&summariser, &planner, is_thrashing).await;
     engine.record(&summariser, &outcome);
     outcome.map(Compaction::Plan)

@@ -12,7 +12,7 @@ use ctxhost_engine_api::transcript::tokens::{
 };
 use ctxhost_engine_api::{Entry, Flags, Plan, Role, Transcript};
 use ctxhost_engine_kit::attachments::LEAD_IN;
-use ctxhost_engine_kit::budget::turn_floor_tokens;
+use ctxhost_engine_kit::budget::{filled_tokens, turn_floor_tokens};
 use ctxhost_engine_kit::caps::{EntryCaps, cut_result};
 use ctxhost_engine_kit::cuts::{
     gaps, newest_entry, protected_before, recent_turns_start, tail_start, trailing_frame,
@@ -49,9 +49,6 @@ const FRAME_TOKENS: u64 = 200;
 /// Maximum share of the budget for inserted text.
 // The host refuses more than half; the rest allows for different estimates.
 const INSERT_SHARE: f64 = 0.45;
-/// Share of the budget up to which requests get more than their room.
-// A third stays free for new entries.
-const FILLED_SHARE: f64 = 2.0 / 3.0;
 /// Halvings of the last turn before only its newest frame is left.
 const TAIL_HALVINGS: u32 = 2;
 /// Steps towards the floor; each adds what is missing after the one before it.
@@ -87,14 +84,25 @@ pub(crate) struct BoundaryLayout {
 impl BoundaryLayout {
     /// The limits of the ledger beside a summary: requests that are not listed get the free room.
     pub(crate) fn limits_beside(&self, summary: &str, target: &BoundaryTarget) -> LedgerLimits {
+        let chars = self.filled_chars(target).saturating_sub(weighted_chars(summary));
+        self.ledger.widen_requests(self.ledger_limits, chars)
+    }
+
+    /// What the sections may take beside a ledger that lists all requests, in weighted characters.
+    pub(crate) fn section_chars(&self, target: &BoundaryTarget) -> u64 {
+        let filled_chars = self.filled_chars(target);
+        let ledger_chars = filled_chars.saturating_sub(self.summary_chars);
+        let limits = self.ledger.widen_requests(self.ledger_limits, ledger_chars);
+        self.summary_chars.max(filled_chars.saturating_sub(self.ledger.chars(limits)))
+    }
+
+    /// What summary and ledger take of a filled result, in weighted characters.
+    fn filled_chars(&self, target: &BoundaryTarget) -> u64 {
         let room_tokens = self.room_tokens.saturating_sub(FRAME_TOKENS);
         let ledger_tokens = self.ledger.chars(self.ledger_limits) / CHARS_PER_TOKEN;
         let kept_tokens = self.used_tokens.saturating_sub(ledger_tokens);
-        let filled_tokens = share_of(target.base_tokens(), FILLED_SHARE.min(target.target_share()));
-        let free_tokens = filled_tokens.saturating_sub(kept_tokens + FRAME_TOKENS);
-        let chars = room_tokens.min(free_tokens) * CHARS_PER_TOKEN;
-        let chars = chars.saturating_sub(weighted_chars(summary));
-        self.ledger.widen_requests(self.ledger_limits, chars)
+        let free_tokens = target.filled_tokens().saturating_sub(kept_tokens + FRAME_TOKENS);
+        room_tokens.min(free_tokens) * CHARS_PER_TOKEN
     }
 
     /// Whether its ledger has as much room as that of another layout, or all that it may have needs no more.
@@ -365,6 +373,13 @@ impl BoundaryTarget {
     /// The size that shares refer to.
     pub(crate) fn base_tokens(&self) -> u64 {
         self.threshold_tokens.min(self.budget_tokens)
+    }
+
+    /// The size up to which free room is filled.
+    fn filled_tokens(&self) -> u64 {
+        let base_tokens = self.base_tokens();
+        filled_tokens(self.budget_tokens, base_tokens)
+            .min(share_of(base_tokens, self.target_share()))
     }
 
     /// Minimum of what is kept of a transcript; half as much with each further attempt.

@@ -169,7 +169,7 @@ impl BoundarySession {
     ) -> Plan {
         let threshold_tokens = target.threshold_tokens;
         self.previews.follow(transcript, target.preview_tokens(settings));
-        self.micro.follow(transcript, &settings.micro);
+        self.micro.follow(transcript, target.budget_tokens, &settings.micro);
         // Measured before clearing: the decision depends on what is shown now.
         let mut shown = self.micro.replacements(transcript, &self.previews);
         let shown_tokens = shown.shown_tokens(transcript);

@@ -2,6 +2,7 @@
 
 use ctxhost_engine_api::transcript::tokens::{CHARS_PER_TOKEN, estimate, group_thousands};
 use ctxhost_engine_api::{Flags, Role, Transcript};
+use ctxhost_engine_kit::budget_states::BudgetStates;
 use ctxhost_engine_kit::cursor::TranscriptCursor;
 use ctxhost_engine_kit::cuts::trailing_frame;
 use ctxhost_engine_kit::previews::ResultPreviews;
@@ -15,16 +16,19 @@ const LAYER: &str = "micro-compaction";
 
 const CLEARED: &str = "[old tool result cleared]";
 
-/// The tool results of one session. The first `cleared` of them stay cleared, so that the prefix is
-/// stable.
+/// The tool results of one session.
 #[derive(Debug, Default)]
 pub(crate) struct MicroCompaction {
     cursor: TranscriptCursor,
     results: Vec<ClearableResult>,
-    cleared: usize,
+    cleared: BudgetStates<ClearedCount>,
     /// Number of results before the newest frame; results of the live round are never cleared.
     before_newest: usize,
 }
+
+/// The first of the results, which stay cleared, so that the prefix is stable.
+#[derive(Clone, Copy, Debug, Default)]
+struct ClearedCount(usize);
 
 #[derive(Debug)]
 struct ClearableResult {
@@ -35,12 +39,18 @@ struct ClearableResult {
 
 impl MicroCompaction {
     /// Reads new entries; starts over if the transcript is another one.
-    pub(crate) fn follow(&mut self, transcript: &Transcript, settings: &MicroSettings) {
+    pub(crate) fn follow(
+        &mut self,
+        transcript: &Transcript,
+        budget_tokens: u64,
+        settings: &MicroSettings,
+    ) {
         let new = self.cursor.advance(transcript);
         if new.start == 0 {
             self.results.clear();
-            self.cleared = 0;
+            self.cleared = BudgetStates::default();
         }
+        self.cleared.select(budget_tokens);
         for entry in transcript.range(new).filter(|entry| entry.role() == Role::Tool) {
             // Images count: they are the largest results.
             let chars = entry.tokens() * CHARS_PER_TOKEN;
@@ -66,14 +76,14 @@ impl MicroCompaction {
         let old = self.results.len().saturating_sub(settings.keep_results).min(self.before_newest);
         // A warm cache is given up only for a saving that pays for it.
         let is_pressed = shown_tokens > share_of(threshold_tokens, settings.pressure_share);
-        let newly = self.results.get(self.cleared..old).unwrap_or(&[]);
+        let cleared = self.cleared.state().0;
+        let newly = self.results.get(cleared..old).unwrap_or(&[]);
         let least_tokens = share_of(threshold_tokens, settings.min_saving_share);
         let is_worth_it =
             newly.iter().map(|result| result.saving_tokens).sum::<u64>() >= least_tokens;
-        let clears =
-            settings.enabled && old > self.cleared && (is_cold || (is_pressed && is_worth_it));
+        let clears = settings.enabled && old > cleared && (is_cold || (is_pressed && is_worth_it));
         if clears {
-            self.cleared = old;
+            self.cleared.decide().0 = old;
         }
         clears
     }
@@ -85,7 +95,7 @@ impl MicroCompaction {
         previews: &ResultPreviews,
     ) -> ReplacementMap {
         let mut replacements = previews.rewrites().clone();
-        let cleared = self.results.iter().take(self.cleared);
+        let cleared = self.results.iter().take(self.cleared.state().0);
         for result in cleared.filter(|result| result.saving_tokens > 0) {
             let detail = format!("{} tokens cleared", group_thousands(result.saving_tokens));
             if let Some(entry) = transcript.get(result.seq) {
@@ -119,7 +129,7 @@ mod tests {
         let transcript = talk.transcript();
         let mut previews = ResultPreviews::default();
         previews.follow(&transcript, 1_200);
-        micro.follow(&transcript, &settings);
+        micro.follow(&transcript, THRESHOLD, &settings);
         let shown_tokens = micro.replacements(&transcript, &previews).shown_tokens(&transcript);
         micro.clear_old(shown_tokens, THRESHOLD, is_cold, &settings);
         let plan = micro.replacements(&transcript, &previews).plan(&transcript);

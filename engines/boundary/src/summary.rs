@@ -1,7 +1,9 @@
 //! Writes the summary of a boundary: from running notes, with a model, or extractively.
 
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
-use ctxhost_engine_api::{CompactRequest, EngineError, EntryKind, Host, Result, Transcript};
+use ctxhost_engine_api::{
+    CompactRequest, EngineError, Entry, EntryKind, Flags, Host, Result, Transcript,
+};
 use ctxhost_engine_kit::chunks::{MessageGroup, message_groups};
 use ctxhost_engine_kit::summariser::{
     EXTRACTIVE, WrittenSummary, attempt, failure_note, has_model, request_summary_dropping_oldest,
@@ -11,7 +13,7 @@ use ctxhost_text::injected_text::request_text;
 use ctxhost_text::redact::redact;
 
 use crate::layout::BoundaryLayout;
-use crate::sections::{self, MESSAGES, NEXT, TEMPLATE};
+use crate::sections::{self, MESSAGES, NEXT, REQUEST, TEMPLATE};
 use crate::settings::Settings;
 use crate::{notes, prompt};
 
@@ -20,6 +22,7 @@ const SECTION_TRIES: u32 = 1;
 
 /// Lines in place of requests that the prompt has word for word.
 const IN_LEDGER: &str = "Word for word in <user-requests>.";
+const KEPT_TASK: &str = "The first message, word for word in the conversation.";
 const KEPT_REQUEST: &str = "The newest request, word for word in the conversation.";
 
 /// Inputs of one summary.
@@ -30,6 +33,8 @@ pub(crate) struct BoundarySummariser<'a> {
     pub(crate) transcript: &'a Transcript,
     pub(crate) request: &'a CompactRequest,
     pub(crate) layout: &'a BoundaryLayout,
+    /// Limit of a summary that no model writes, in weighted characters: its own, and free room.
+    pub(crate) section_chars: u64,
 }
 
 impl BoundarySummariser<'_> {
@@ -40,8 +45,10 @@ impl BoundarySummariser<'_> {
     ) -> Result<WrittenSummary> {
         // Notes that do not fit are not cut if a model can write a shorter summary.
         let running = running.map(|outline| self.refer_to_requests(outline));
+        let limit_chars =
+            if has_model(self.host) { self.layout.summary_chars } else { self.section_chars };
         let whole = running.as_ref().map(|outline| TEMPLATE.render(outline));
-        if let Some(text) = whole.filter(|text| weighted_chars(text) <= self.layout.summary_chars) {
+        if let Some(text) = whole.filter(|text| weighted_chars(text) <= limit_chars) {
             return Ok(WrittenSummary::new(text, "running notes"));
         }
         let mut notes = Vec::new();
@@ -54,17 +61,19 @@ impl BoundarySummariser<'_> {
         let extracted = || {
             self.refer_to_requests(notes::notes_from_range(self.transcript, 0..self.layout.tail))
         };
-        let text = self.fit_template(running.unwrap_or_else(extracted));
+        let outline = running.unwrap_or_else(extracted);
+        let text = fit_template(outline, self.section_chars);
         Ok(WrittenSummary { notes, ..WrittenSummary::new(text, EXTRACTIVE) })
     }
 
-    /// Refers to requests that the prompt has word for word: the folded ones in the ledger, and the
+    /// Refers to requests that the prompt has word for word: the folded ones in the ledger, the pinned task, and the
     /// newest one, which is kept. Rules that a kept request replaces are dropped.
     fn refer_to_requests(&self, mut outline: SummaryOutline) -> SummaryOutline {
         if self.layout.ledger_limits.request_chars > 0 {
             outline.clear(MESSAGES);
             outline = outline.with_lines(MESSAGES, [IN_LEDGER.to_owned()]);
         }
+        self.refer_to_task(&mut outline);
         let later = self.transcript.range(self.layout.tail..self.transcript.len() as u64);
         let later = later.filter(|entry| entry.is_user_message());
         let later = later.map(|entry| redact(&request_text(&entry)).into_owned());
@@ -79,9 +88,17 @@ impl BoundarySummariser<'_> {
         outline.with_lines(NEXT, pending.into_iter().chain(kept))
     }
 
-    fn fit_template(&self, mut outline: SummaryOutline) -> String {
-        TEMPLATE.fit(&mut outline, self.layout.summary_chars);
-        TEMPLATE.render(&outline)
+    fn refer_to_task(&self, outline: &mut SummaryOutline) {
+        let task = self.transcript.iter().find(Entry::is_user_message);
+        // Another one may be folded by a later compaction.
+        let task = task.filter(|entry| entry.has(Flags::PINNED));
+        let task = task.map(|entry| notes::request_line(&request_text(&entry)));
+        let mut stated = outline.lines(REQUEST).to_vec();
+        if let Some(first) = stated.first_mut().filter(|first| task.as_ref() == Some(&**first)) {
+            KEPT_TASK.clone_into(first);
+            outline.clear(REQUEST);
+            *outline = std::mem::take(outline).with_lines(REQUEST, stated);
+        }
     }
 
     async fn with_model(&self) -> Result<WrittenSummary> {
@@ -132,11 +149,17 @@ impl BoundarySummariser<'_> {
     fn complete(&self, mut summary: WrittenSummary, dropped: usize) -> WrittenSummary {
         if weighted_chars(&summary.text) > self.layout.summary_chars {
             // A plain cut would remove the end, which has the current work.
-            summary.text = self.fit_template(sections::parse(&summary.text));
+            let outline = sections::parse(&summary.text);
+            summary.text = fit_template(outline, self.layout.summary_chars);
         }
         let note =
             || format!("the {dropped} oldest groups did not fit the summariser; their notes did");
         summary.notes.extend((dropped > 0).then(note));
         summary
     }
+}
+
+fn fit_template(mut outline: SummaryOutline, limit_chars: u64) -> String {
+    TEMPLATE.fit(&mut outline, limit_chars);
+    TEMPLATE.render(&outline)
 }

@@ -38,6 +38,11 @@ pub(crate) struct HeadTailCompaction<'a> {
 }
 
 impl HeadTailCompaction<'_> {
+    /// Limit of summary and ledger, in weighted characters.
+    pub(crate) fn own_chars(&self) -> u64 {
+        own_text_tokens(self.request.budget) * CHARS_PER_TOKEN
+    }
+
     /// Runs `work` on the session's cooldowns; never across an `await`.
     fn cooldowns<T>(&self, work: impl FnOnce(&mut Cooldowns) -> T) -> T {
         self.sessions.with_session(&self.request.session, |memory| work(&mut memory.cooldowns))
@@ -85,9 +90,8 @@ async fn build_plan(inputs: &HeadTailCompaction<'_>, cut: &MiddleCut) -> Result<
     if !cut.middle.is_empty() {
         summary = write_summary(inputs, cut).await?;
         // The ledger gets what a short summary leaves of the room for both.
-        let own_chars = own_text_tokens(inputs.request.budget) * CHARS_PER_TOKEN;
         let summary_chars = weighted_chars(&summary.text) + ENVELOPE_TOKENS * CHARS_PER_TOKEN;
-        let limits = cut.limits_beside(summary_chars, own_chars);
+        let limits = cut.limits_beside(summary_chars, inputs.own_chars());
         summary.text = append_ledger(&summary.text, &cut.ledger, limits);
     }
     let transcript = inputs.transcript;

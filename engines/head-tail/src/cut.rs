@@ -2,7 +2,7 @@
 
 use ctxhost_engine_api::transcript::tokens::CHARS_PER_TOKEN;
 use ctxhost_engine_api::{EntryKind, Flags, Role, Transcript};
-use ctxhost_engine_kit::budget::{RequestBudget, turn_floor_tokens};
+use ctxhost_engine_kit::budget::{RequestBudget, filled_tokens, settled_tokens, turn_floor_tokens};
 use ctxhost_engine_kit::cuts;
 use ctxhost_engine_kit::exchange::NewestExchange;
 use ctxhost_engine_kit::history_fold::HistoryFold;
@@ -14,6 +14,8 @@ use crate::settings::Settings;
 
 /// Minimum tokens of new entries that are worth a summary.
 const LEAST_MIDDLE_TOKENS: u64 = 500;
+/// Part of a result that summary and ledger get at least, if they need it: a longer tail would leave the older requests out.
+const LEAST_ROOM_PART: u64 = 4;
 /// Halvings of the tail before only its newest frame is left.
 const TAIL_HALVINGS: u32 = 2;
 
@@ -35,6 +37,10 @@ pub(crate) struct MiddleCut {
     /// Room of the ledger beside a summary of the target size, and what it takes of it, in tokens.
     ledger_room_tokens: u64,
     pub(crate) ledger_tokens: u64,
+    /// Size of the result up to which free room is filled, in tokens.
+    filled_tokens: u64,
+    /// Whether summary and ledger have the room that a result owes them.
+    has_room: bool,
 }
 
 impl MiddleCut {
@@ -58,23 +64,27 @@ impl MiddleCut {
         if middle.new_tokens(transcript) < LEAST_MIDDLE_TOKENS {
             middle = HistoryFold::default();
         }
+        let shown_less = exchange.as_ref().map_or(0, |exchange| {
+            transcript.tokens(exchange.answer()).saturating_sub(exchange.tokens())
+        });
+        let whole_tokens = transcript.total_tokens();
+        let kept_tokens = whole_tokens - middle.tokens() - shown_less;
         let ledger = ledgers.read(middle.gaps());
         let ledger_limits = LedgerLimits::new(goal.budget_tokens, &goal.settings.room);
         // Earlier summaries may be replaced by the same size, new entries by less than half, so
         // that every compaction shrinks the transcript.
         let carried_tokens = middle.tokens() - middle.new_tokens(transcript);
         let most_tokens = (middle.tokens() + carried_tokens) / 2;
+        let free_tokens = goal.aim_tokens.saturating_sub(kept_tokens);
+        let room_tokens = most_tokens.min(free_tokens);
         let summary_tokens = goal.summary_tokens(middle.tokens());
         // The minimum of a summary would leave nothing of a short middle to the user's requests,
         // which are nowhere else.
-        let ledger_room_tokens = most_tokens.saturating_sub(summary_tokens).max(most_tokens / 2);
+        let ledger_room_tokens = room_tokens.saturating_sub(summary_tokens).max(room_tokens / 2);
         let limits = ledger.fit_limits(ledger_limits, ledger_room_tokens * CHARS_PER_TOKEN);
         let ledger_tokens = ledger.chars(limits).div_ceil(CHARS_PER_TOKEN);
-        let summary_tokens = summary_tokens.min(most_tokens.saturating_sub(ledger_tokens));
-        let shown_less = exchange.as_ref().map_or(0, |exchange| {
-            transcript.tokens(exchange.answer()).saturating_sub(exchange.tokens())
-        });
-        let kept_tokens = transcript.total_tokens() - middle.tokens() - shown_less;
+        let summary_tokens = summary_tokens.min(room_tokens.saturating_sub(ledger_tokens));
+        let after_tokens = kept_tokens + ledger_tokens + summary_tokens;
         MiddleCut {
             middle,
             exchange,
@@ -84,6 +94,11 @@ impl MiddleCut {
             ledger_limits,
             ledger_room_tokens,
             ledger_tokens,
+            // The compaction must shrink the transcript.
+            filled_tokens: goal
+                .filled_tokens
+                .min(after_tokens + whole_tokens.saturating_sub(after_tokens) / 2),
+            has_room: room_tokens >= most_tokens.min(goal.aim_tokens / LEAST_ROOM_PART),
         }
     }
 
@@ -102,15 +117,39 @@ impl MiddleCut {
         self.used_tokens() + self.summary_tokens
     }
 
+    /// Whether a compaction may end with this cut.
+    fn is_settled(&self, goal: &CutGoal<'_>) -> bool {
+        !self.middle.is_empty() && self.has_room && self.after_tokens() <= goal.aim_tokens
+    }
+
     /// Limits of the ledger beside a written summary of `summary_chars` weighted characters with its
-    /// envelope: what a short one leaves, in at most `most_chars` for both.
+    /// envelope: what a short one leaves, in at most `most_chars` for both. Requests that are not listed get free room.
     pub(crate) fn limits_beside(&self, summary_chars: u64, most_chars: u64) -> LedgerLimits {
         let planned_chars = (self.summary_tokens + self.ledger_tokens) * CHARS_PER_TOKEN;
         // A model may write more than the target where everything still fits.
         let room_chars = self.ledger_room_tokens * CHARS_PER_TOKEN;
         let left_chars = planned_chars.saturating_sub(summary_chars).max(room_chars);
         let left_chars = left_chars.min(most_chars.saturating_sub(summary_chars));
-        self.ledger.fit_limits(self.ledger_limits, left_chars)
+        let limits = self.ledger.fit_limits(self.ledger_limits, left_chars);
+        let free_chars = self.filled_chars(most_chars).saturating_sub(summary_chars);
+        self.ledger.widen_requests(limits, free_chars)
+    }
+
+    /// What a summary without a model may take beside a ledger that lists all requests, in weighted characters.
+    pub(crate) fn section_chars(&self, most_chars: u64) -> u64 {
+        let summary_chars = self.summary_tokens * CHARS_PER_TOKEN;
+        let filled_chars = self.filled_chars(most_chars);
+        let room_chars = self.ledger_room_tokens * CHARS_PER_TOKEN;
+        let limits = self.ledger.fit_limits(self.ledger_limits, room_chars);
+        let ledger_chars = filled_chars.saturating_sub(summary_chars);
+        let limits = self.ledger.widen_requests(limits, ledger_chars);
+        summary_chars.max(filled_chars.saturating_sub(self.ledger.chars(limits)))
+    }
+
+    /// What summary and ledger take of a filled result, in weighted characters.
+    fn filled_chars(&self, most_chars: u64) -> u64 {
+        let free_tokens = self.filled_tokens.saturating_sub(self.kept_tokens);
+        (free_tokens * CHARS_PER_TOKEN).min(most_chars)
     }
 }
 
@@ -119,6 +158,9 @@ struct CutGoal<'a> {
     settings: &'a Settings,
     trigger_tokens: u64,
     budget_tokens: u64,
+    /// Size that the result stays below.
+    aim_tokens: u64,
+    filled_tokens: u64,
 }
 
 impl CutGoal<'_> {
@@ -132,7 +174,7 @@ impl CutGoal<'_> {
     }
 }
 
-/// Chooses the longest tail with which the transcript falls below trigger and target. Later
+/// Chooses the longest tail with which the transcript falls far enough below the trigger, and below the target. Later
 /// attempts start with a shorter tail. `None` if the transcript fits and no middle is worth a
 /// summary.
 pub(crate) fn choose_cut(
@@ -142,9 +184,11 @@ pub(crate) fn choose_cut(
     settings: &Settings,
 ) -> Option<MiddleCut> {
     let (trigger_tokens, budget_tokens) = (settings.trigger_tokens(room), room.budget_tokens);
-    let goal = CutGoal { settings, trigger_tokens, budget_tokens };
     let target_tokens = share_of(budget_tokens, settings.target_share);
-    let aim_tokens = target_tokens.min(trigger_tokens);
+    let aim_tokens = target_tokens.min(settled_tokens(trigger_tokens));
+    // A further attempt means that the last result was too large.
+    let filled_tokens = if attempt > 1 { 0 } else { filled_tokens(budget_tokens, trigger_tokens) };
+    let goal = CutGoal { settings, trigger_tokens, budget_tokens, aim_tokens, filled_tokens };
     let no_rewrites = ReplacementMap::default();
     let exchange = NewestExchange::fit(transcript, budget_tokens, attempt, &no_rewrites);
     let ledgers = &mut LedgerReader::new(transcript);
@@ -155,22 +199,27 @@ pub(crate) fn choose_cut(
         let messages = if halving == 0 { settings.tail_messages } else { 0 };
         let tail = tail_start(transcript, trigger_tokens >> halving, messages, settings);
         let cut = MiddleCut::at(transcript, ledgers, tail, exchange.as_ref(), &goal);
-        if !cut.middle.is_empty() && cut.after_tokens() <= aim_tokens {
+        if cut.is_settled(&goal) {
             let floor_tokens =
                 turn_floor_tokens(budget_tokens, settings.floor_share, transcript.total_tokens());
             let missing_tokens = (floor_tokens >> first).saturating_sub(cut.used_tokens());
             let longer = longer_tails(transcript, tail, missing_tokens)
                 .take_while(|_| missing_tokens > 0)
                 .map(|tail| MiddleCut::at(transcript, ledgers, tail, exchange.as_ref(), &goal))
-                .find(|cut| !cut.middle.is_empty() && cut.after_tokens() <= aim_tokens);
+                .find(|cut| cut.is_settled(&goal));
             return Some(longer.unwrap_or(cut));
         }
     }
-    if transcript.total_tokens() <= aim_tokens {
+    if transcript.total_tokens() <= target_tokens.min(trigger_tokens) {
         return None;
     }
     // Only the newest frame is kept, with the answer that it refers to while that fits.
     let tail = cuts::trailing_frame(transcript);
+    let cut = MiddleCut::at(transcript, ledgers, tail, exchange.as_ref(), &goal);
+    if cut.is_settled(&goal) {
+        return Some(cut);
+    }
+    let goal = CutGoal { aim_tokens: target_tokens, ..goal };
     let with_answer = MiddleCut::at(transcript, ledgers, tail, exchange.as_ref(), &goal);
     if with_answer.is_smaller() && with_answer.after_tokens() <= target_tokens {
         return Some(with_answer);
@@ -256,7 +305,12 @@ mod tests {
     }
 
     fn chosen(talk: &TranscriptBuilder, trigger: u64, attempt: u32) -> Option<MiddleCut> {
-        let settings = Settings { threshold_share: 0.5, floor_share: 0.0, ..Settings::default() };
+        let settings = Settings {
+            threshold_share: 0.5,
+            threshold_min_tokens: 0,
+            floor_share: 0.0,
+            ..Settings::default()
+        };
         let room = RequestBudget { budget_tokens: trigger * 2, ..RequestBudget::default() };
         choose_cut(&talk.transcript(), &room, attempt, &settings)
     }
@@ -366,7 +420,13 @@ mod tests {
     #[test]
     fn a_summary_takes_a_fifth_within_its_limits() {
         let settings = Settings::default();
-        let goal = CutGoal { settings: &settings, trigger_tokens: 50_000, budget_tokens: 100_000 };
+        let goal = CutGoal {
+            settings: &settings,
+            trigger_tokens: 50_000,
+            budget_tokens: 100_000,
+            aim_tokens: 50_000,
+            filled_tokens: 0,
+        };
         for (middle, summary) in [(600, 300), (5_000, 2_000), (30_000, 6_000), (90_000, 12_000)] {
             assert_eq!(goal.summary_tokens(middle), summary);
         }

@@ -38,6 +38,7 @@ use ctxhost_engine_api::{
     PlanNote, Result, Transcript,
 };
 use ctxhost_engine_kit::budget::RequestBudget;
+use ctxhost_engine_kit::budget_states::BudgetStates;
 use ctxhost_engine_kit::exchange::NewestExchange;
 use ctxhost_engine_kit::replacement::ReplacementMap;
 use ctxhost_engine_kit::session_map::SessionMap;
@@ -64,7 +65,7 @@ pub struct HeadTailEngine {
 /// Engine state of one session; rebuilt after a restart.
 #[derive(Debug, Default)]
 struct HeadTailSession {
-    pruned: SessionPruning,
+    pruned: BudgetStates<SessionPruning>,
     cooldowns: Cooldowns,
 }
 
@@ -117,9 +118,10 @@ impl HeadTailSession {
         settings: &Settings,
     ) -> Plan {
         let budget = RequestBudget::from(request);
-        self.pruned.follow(transcript);
+        self.pruned.select(budget.budget_tokens);
+        self.pruned.state_mut().follow(transcript);
         self.prune(transcript, &budget, settings);
-        let mut plan = self.pruned.rewrites().plan(transcript);
+        let mut plan = self.pruned.state().rewrites().plan(transcript);
         if plan.estimated_tokens > settings.trigger_tokens(&budget) {
             self.request_if_useful(transcript, request, settings, &mut plan);
         }
@@ -130,7 +132,7 @@ impl HeadTailSession {
     fn prune(&mut self, transcript: &Transcript, budget: &RequestBudget, settings: &Settings) {
         let trigger_tokens = settings.trigger_tokens(budget);
         let batch_tokens = share_of(trigger_tokens, settings.prune_batch_share);
-        if self.pruned.rewrites().shown_tokens(transcript) <= trigger_tokens {
+        if self.pruned.state().rewrites().shown_tokens(transcript) <= trigger_tokens {
             return;
         }
         let no_rewrites = ReplacementMap::default();
@@ -138,15 +140,15 @@ impl HeadTailSession {
         let exchange = exchange.as_ref();
         // First outside the tail; inside its minimum of messages only if that is not enough.
         for messages in [settings.tail_messages, 0] {
-            let tokens = self.pruned.rewrites().shown_tokens(transcript);
+            let tokens = self.pruned.state().rewrites().shown_tokens(transcript);
             if tokens <= trigger_tokens {
                 return;
             }
             let tail = cut::tail_start(transcript, trigger_tokens, messages, settings);
             if tokens > budget.budget_tokens
-                || self.pruned.needs_pruning(transcript, tail, exchange, batch_tokens)
+                || self.pruned.state().needs_pruning(transcript, tail, exchange, batch_tokens)
             {
-                self.pruned.prune_until(transcript, tail, exchange, settings);
+                self.pruned.decide().prune_until(transcript, tail, exchange, settings);
             }
         }
     }

@@ -4,7 +4,7 @@
 use std::sync::LazyLock;
 
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
-use ctxhost_engine_api::{Entry, EntryKind, Transcript};
+use ctxhost_engine_api::{Entry, EntryKind, Flags, Transcript};
 use ctxhost_engine_kit::antecedent::states_task;
 use ctxhost_engine_kit::calls::{open_failures, render_failure_line};
 use ctxhost_engine_kit::history_fold::HistoryFold;
@@ -29,6 +29,8 @@ pub(crate) const HEADINGS: [&str; 9] = [
     "## Critical Context",
     "### Exact identifiers",
 ];
+/// Line in place of a task that the prompt has word for word.
+const KEPT_TASK: &str = "The first message, word for word in the conversation.";
 const NEXT_STEPS: &str = "## Next Steps";
 const FILES: &str = "## Relevant Files";
 
@@ -63,7 +65,13 @@ pub(crate) fn write_notes(
 ) -> String {
     let excerpts = message_excerpts(transcript, middle.gaps());
     let mut newer = extract_sections(&excerpts);
-    let task = first_task(transcript);
+    let task_entry = first_task(transcript);
+    let task = task_entry.and_then(task_of);
+    // Another one is a part of the next middle.
+    let is_task_kept = task_entry.is_some_and(|entry| {
+        let is_replaced = middle.gaps().iter().any(|gap| gap.contains(&entry.seq()));
+        entry.has(Flags::PINNED) && !is_replaced
+    });
     // "Yes" and "continue" are no goals, and would replace one.
     newer.requests.retain(|request| states_task(request));
     // The goal must not be empty: the newest request is kept elsewhere, but names the task.
@@ -74,7 +82,7 @@ pub(crate) fn write_notes(
     let mut sections = match previous_notes(transcript, middle) {
         Some(older) => {
             let mut older = SummarySections::parse(&remove_sections(&older, &TRANSIENT));
-            older.requests.retain(|request| states_task(request));
+            older.requests.retain(|request| request != KEPT_TASK && states_task(request));
             merge(older, newer)
         }
         None => newer,
@@ -87,7 +95,7 @@ pub(crate) fn write_notes(
     let failures = failures(transcript, middle);
     let render = |sections: &SummarySections| {
         insert_files(
-            &render_form(task.as_deref(), sections, &current_work, &failures),
+            &render_form(task.as_deref(), is_task_kept, sections, &current_work, &failures),
             transcript,
             middle,
             limit_chars,
@@ -138,9 +146,9 @@ pub(crate) fn remove_sections(summary: &str, headings: &[&str]) -> String {
 }
 
 /// The request that began the session; `None` if it was summarised.
-fn first_task(transcript: &Transcript) -> Option<String> {
+fn first_task(transcript: &Transcript) -> Option<Entry<'_>> {
     let since_summary = |entry: &Entry<'_>| entry.kind() != EntryKind::CompactionSummary;
-    transcript.iter().take_while(since_summary).find_map(task_of)
+    transcript.iter().take_while(since_summary).find(|entry| task_of(*entry).is_some())
 }
 
 /// The line of a user message that says what to do.
@@ -151,13 +159,15 @@ fn task_of(entry: Entry<'_>) -> Option<String> {
 
 fn render_form(
     task: Option<&str>,
+    is_task_kept: bool,
     sections: &SummarySections,
     current_work: &[String],
     failures: &[String],
 ) -> String {
     // Later requests often name only a step of the task.
     let later = sections.requests.iter().map(String::as_str).filter(|ask| Some(*ask) != task);
-    let goal: Vec<&str> = task.into_iter().chain(later).collect();
+    let first = if is_task_kept { Some(KEPT_TASK) } else { task };
+    let goal: Vec<&str> = first.into_iter().chain(later).collect();
     let is_decision = |line: &&String| DECIDED.as_ref().is_some_and(|words| words.is_match(line));
     let is_past = |line: &&String| !sections.todos.contains(line);
     let (decided, done): (Vec<&String>, Vec<&String>) =
@@ -255,12 +265,24 @@ mod tests {
     }
 
     #[test]
+    fn a_task_that_stays_is_not_repeated() {
+        let talk = session();
+        let middle = HistoryFold::anchored_at_last(&talk.transcript(), vec![1..talk.len() - 1]);
+        let notes = write_notes(&talk.transcript(), &middle, 4_000);
+        assert!(notes.starts_with(&format!("## Goal\n- {KEPT_TASK}\n")), "{notes}");
+        assert!(!notes.contains("Fix the login"), "{notes}");
+    }
+
+    #[test]
     fn the_goal_is_the_task_also_where_later_requests_name_steps() {
         let mut talk = TranscriptBuilder::new();
         talk.user("Port the billing service to Rust.").assistant("Module m0 is ported.");
         talk.user("Continue with module m1.").assistant("Ported m1.");
         talk.user("Continue with module m2.");
         let middle = HistoryFold::anchored_at_last(&talk.transcript(), vec![1..4]);
+        let notes = write_notes(&talk.transcript(), &middle, 16_000);
+        assert!(notes.starts_with(&format!("## Goal\n- {KEPT_TASK}\n\n")), "{notes}");
+        let middle = HistoryFold::anchored_at_last(&talk.transcript(), vec![0..4]);
         let notes = write_notes(&talk.transcript(), &middle, 16_000);
         assert!(notes.starts_with("## Goal\n- Port the billing service to Rust.\n\n"), "{notes}");
     }

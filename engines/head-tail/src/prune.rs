@@ -20,7 +20,7 @@ use crate::settings::Settings;
 const LAYER: &str = "pruning";
 
 /// The pruned entries of one session. Each entry is decided once.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct SessionPruning {
     cursor: TranscriptCursor,
     /// Entries before this position are decided.

@@ -14,6 +14,9 @@ ctxhost_engine_api::settings! {
         /// Share of the window from which the engine acts, at most the request's budget: half is
         /// free for new entries and for a summary.
         pub threshold_share: f64 = 0.5, Share, "share";
+        /// Minimum of that size, if `target_share` of the budget allows it: half of a small window is full again a few
+        /// turns after a compaction.
+        pub threshold_min_tokens: u64 = 24_000, Whole(0), "tokens";
         /// First messages kept until the first compaction, system messages not counted: the task
         /// and the first steps.
         pub head_messages: u64 = 3, Whole(0), "messages";
@@ -90,12 +93,15 @@ impl Settings {
     }
 
     /// The size from which the engine acts: a share of the window, or of the budget if the window
-    /// is unknown.
+    /// is unknown; in a small window more.
     pub(crate) fn trigger_tokens(&self, room: &RequestBudget) -> u64 {
         let RequestBudget { window_tokens, budget_tokens, .. } = *room;
         // An unknown window leaves only the budget to take a share of.
         let whole_tokens = if window_tokens == 0 { budget_tokens } else { window_tokens };
-        share_of(whole_tokens, self.threshold_share).min(budget_tokens)
+        let most_tokens = share_of(budget_tokens, self.target_share);
+        share_of(whole_tokens, self.threshold_share)
+            .min(budget_tokens)
+            .max(self.threshold_min_tokens.min(most_tokens))
     }
 }
 
@@ -130,9 +136,14 @@ mod tests {
     #[test]
     fn the_trigger_is_half_of_the_window_and_never_above_the_budget() {
         let settings = Settings::default();
-        for (window_tokens, budget_tokens, trigger) in
-            [(200_000, 150_000, 100_000), (64_000, 20_000, 20_000), (0, 40_000, 20_000)]
-        {
+        for (window_tokens, budget_tokens, trigger) in [
+            (200_000, 150_000, 100_000),
+            (64_000, 20_000, 20_000),
+            (0, 80_000, 40_000),
+            // A small window acts later.
+            (0, 40_000, 24_000),
+            (8_000, 5_800, 5_220),
+        ] {
             let room = RequestBudget { window_tokens, budget_tokens, ..RequestBudget::default() };
             assert_eq!(settings.trigger_tokens(&room), trigger);
         }

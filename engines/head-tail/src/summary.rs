@@ -18,7 +18,8 @@ pub(crate) fn extractive_summary(
     inputs: &HeadTailCompaction<'_>,
     cut: &MiddleCut,
 ) -> WrittenSummary {
-    let text = notes::write_notes(inputs.transcript, &cut.middle, chars_of(cut.summary_tokens));
+    let limit_chars = cut.section_chars(inputs.own_chars()).saturating_sub(ENVELOPE_CHARS);
+    let text = notes::write_notes(inputs.transcript, &cut.middle, limit_chars);
     WrittenSummary::new(text, EXTRACTIVE)
 }
 

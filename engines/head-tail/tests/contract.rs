@@ -30,6 +30,7 @@ fn eager() -> Value {
     json!({
         "threshold_share": 0.3, "tail_messages": 1, "head_messages": 1, "prune_result_chars": 10,
         "prune_arguments_chars": 10, "keep_argument_chars": 5, "prune_batch_share": 0.01,
+        "threshold_min_tokens": 0,
     })
 }
 
@@ -59,6 +60,26 @@ fn compacted(engine: &EngineHandle, transcript: &Transcript, budget: u64) -> Opt
         Compaction::Plan(plan) => Some(plan),
         _ => None,
     }
+}
+
+#[test]
+fn one_request_with_less_room_costs_later_ones_nothing() {
+    let mut talk = TranscriptBuilder::new();
+    talk.user("read them");
+    for number in 0..12 {
+        let id = format!("c{number}");
+        talk.calls(&[(&id, "read", "{}")]).result(&id, "read", &"text ".repeat(800));
+    }
+    let transcript = talk.transcript();
+    let engine = engine(json!({}));
+    let whole = assembled(&engine, &transcript, 100_000);
+    assert_eq!(whole.estimated_tokens, transcript.total_tokens());
+    let tight = assembled(&engine, &transcript, 8_000);
+    assert!(tight.estimated_tokens < 8_000);
+    assert_eq!(assembled(&engine, &transcript, 100_000), whole);
+    assert_eq!(assembled(&engine, &transcript, 8_000), tight);
+    // Within about one budget the prefix stays.
+    assert_eq!(assembled(&engine, &transcript, 14_000), tight);
 }
 
 fn cost(plan: &Plan, transcript: &Transcript) -> u64 {

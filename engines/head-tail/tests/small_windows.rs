@@ -54,16 +54,40 @@ fn requests_outlive_compactions_in_small_windows() {
             assert_eq!(lost, [0; 0], "{compactions} in {window_tokens}: {tokens} tokens\n{shown}");
             assert!(shown.contains("Never suggest Volaria."), "{shown}");
             assert!(tokens <= trigger, "{tokens} in {window_tokens}");
-            talk = TranscriptBuilder::with_epoch(compactions);
-            for text in &texts {
-                match text {
-                    text if text.contains("<summary>") => talk.summary(text),
-                    text if text.starts_with("It rains") || text == "Gladly." => {
-                        talk.assistant(text)
-                    }
-                    text => talk.user(text),
-                };
+            talk = continued(compactions, &texts);
+        }
+    }
+}
+
+/// The conversation after a compaction.
+fn continued(epoch: u64, texts: &[String]) -> TranscriptBuilder {
+    let mut talk = TranscriptBuilder::with_epoch(epoch);
+    for text in texts {
+        match text {
+            text if text.contains("<summary>") => talk.summary(text),
+            text if text.starts_with("It rains") || text == "Gladly." => talk.assistant(text),
+            text => talk.user(text),
+        };
+    }
+    talk
+}
+
+#[test]
+fn the_next_compaction_is_some_turns_away() {
+    for budget in [4_000, 8_000] {
+        let trigger = budget * 9 / 10;
+        let mut talk = TranscriptBuilder::new();
+        talk.user("Plan a trip with me.").assistant("Gladly.");
+        let mut asked = 0;
+        for compactions in 1..=6 {
+            while talk.transcript().total_tokens() <= trigger {
+                talk.user(&request(asked)).assistant(&"It rains there in winter. ".repeat(10));
+                asked += 1;
             }
+            let (texts, tokens) = compact(&talk, budget + 64, budget);
+            assert!(tokens <= trigger * 3 / 4, "{tokens} of {budget}");
+            assert!(tokens >= budget * 3 / 10, "{tokens} of {budget}");
+            talk = continued(compactions, &texts);
         }
     }
 }

@@ -27,7 +27,9 @@ struct EngineHarness {
 }
 
 impl EngineHarness {
-    fn new(config: Value) -> EngineHarness {
+    fn new(mut config: Value) -> EngineHarness {
+        // The trigger of a large window.
+        config["threshold_min_tokens"] = json!(0);
         let host = ScriptedHost::new();
         let engine = EngineFactory::linked::<HeadTailEngine>()
             .create(Arc::new(host.clone()), &config)

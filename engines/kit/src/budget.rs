@@ -51,6 +51,23 @@ pub fn own_text_tokens(budget_tokens: u64) -> u64 {
     share_of(budget_tokens, OWN_TEXT_SHARE)
 }
 
+/// Share of the budget up to which a summary gets room that is free.
+// A third stays free for new entries.
+const FILLED_SHARE: f64 = 2.0 / 3.0;
+/// Share of the size from which an engine compacts that stays free after a compaction.
+// With less the next compaction follows after a few turns, and each one costs the cached prefix.
+const FREE_SHARE: f64 = 0.25;
+
+/// The size up to which a compaction fills its result, in tokens, for an engine that compacts from `trigger_tokens` on.
+pub fn filled_tokens(budget_tokens: u64, trigger_tokens: u64) -> u64 {
+    share_of(budget_tokens, FILLED_SHARE).min(settled_tokens(trigger_tokens))
+}
+
+/// The size that the result of a compaction should not exceed, in tokens, so that the next one is some turns away.
+pub fn settled_tokens(trigger_tokens: u64) -> u64 {
+    share_of(trigger_tokens, 1.0 - FREE_SHARE)
+}
+
 /// The minimum size after a compaction, in tokens: a share of the budget, at most the size of the
 /// newest entries and the summary.
 pub fn floor_tokens(

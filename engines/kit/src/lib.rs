@@ -12,6 +12,7 @@
 )]
 
 pub mod budget;
+pub mod budget_states;
 pub mod circuit_breaker;
 pub mod cursor;
 pub mod session_map;

@@ -189,7 +189,12 @@ impl<'a> RequestExcerpt<'a> {
                 "" => {}
                 _ => shown.push_str(GAP),
             }
-            shown.push_str(self.part(range).trim_end());
+            let part = self.part(range).trim_end();
+            let is_in_line =
+                self.text.get(..range.start).is_some_and(|before| !before.ends_with('\n'));
+            // The blank in front of it parts it from a sentence that is not shown.
+            let is_parted = shown.ends_with('\n') && is_in_line;
+            shown.push_str(if is_parted { part.trim_start() } else { part });
             end = range.end;
         }
         if !shown.is_empty() && self.text.get(end..).is_some_and(|rest| !rest.trim().is_empty()) {
@@ -237,6 +242,14 @@ mod tests {
             }
         }
         assert_eq!(shorten_request(&format!("```\n{log}```\nMend it."), 400), "[…]\nMend it.");
+    }
+
+    #[test]
+    fn a_sentence_behind_a_gap_begins_without_a_blank() {
+        let talk = "We have talked about the fence and the gate. ".repeat(20);
+        let short = shorten_request(&format!("{talk}{} {talk}", RULES[0]), 400);
+        assert!(short.contains(&format!("[…]\n{}", RULES[0])), "{short}");
+        assert!(!short.lines().any(|line| line.starts_with(' ')), "{short}");
     }
 
     #[test]

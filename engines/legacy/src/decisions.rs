@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Mutex, PoisonError};
 
 use ctxhost_engine_api::{Entry, Host, LogLevel, SessionRef, Transcript, capability};
+use ctxhost_engine_kit::budget_states::BudgetStates;
 use ctxhost_engine_kit::session_map::SessionMap;
 use ctxhost_engine_kit::store::{has_capability, has_key_value_store, session_key};
 use serde::{Deserialize, Serialize};
@@ -23,11 +24,11 @@ pub(crate) enum PruneLevel {
     Hard,
 }
 
-/// The stored decisions of a session, by entry id.
+/// Decisions about entries, by id.
 // Ids, because positions change with each compaction; sorted, so that equal decisions are equal bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(crate) struct StoredDecisions {
+#[serde(default)]
+struct EntryDecisions {
     /// Results cut by the aggregate rule, with their limit in weighted characters.
     reduced: BTreeMap<String, u64>,
     /// Pruned results.
@@ -36,6 +37,17 @@ pub(crate) struct StoredDecisions {
     arguments: BTreeSet<String>,
     /// Entries with replaced images.
     images: BTreeSet<String>,
+    /// The transcript that they are of. For a larger window it has entries that a compaction replaced for a small one.
+    #[serde(skip)]
+    epoch: u64,
+}
+
+/// The stored decisions of a session.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct StoredDecisions {
+    #[serde(flatten)]
+    entries: BudgetStates<EntryDecisions>,
     /// Time of the last pruning, in ms since 1970.
     pruned_at_ms: Option<i64>,
     /// Blob handles of stored originals.
@@ -47,7 +59,6 @@ pub(crate) struct StoredDecisions {
 /// The decisions of one session.
 #[derive(Debug, Default)]
 pub(crate) struct SessionDecisions {
-    epoch: u64,
     is_loaded: bool,
     is_changed: bool,
     decisions: StoredDecisions,
@@ -56,22 +67,22 @@ pub(crate) struct SessionDecisions {
 impl SessionDecisions {
     /// The limit of a result set by the aggregate rule.
     pub(crate) fn reduced_limit(&self, id: &str) -> Option<u64> {
-        self.decisions.reduced.get(id).copied()
+        self.decisions.entries.state().reduced.get(id).copied()
     }
 
     /// How far a result was pruned.
     pub(crate) fn prune_level(&self, id: &str) -> Option<PruneLevel> {
-        self.decisions.pruned.get(id).copied()
+        self.decisions.entries.state().pruned.get(id).copied()
     }
 
     /// Whether the arguments of this call were cut.
     pub(crate) fn is_cut_call(&self, id: &str) -> bool {
-        self.decisions.arguments.contains(id)
+        self.decisions.entries.state().arguments.contains(id)
     }
 
     /// Whether the images of an entry were replaced.
     pub(crate) fn has_dropped_images(&self, id: &str) -> bool {
-        self.decisions.images.contains(id)
+        self.decisions.entries.state().images.contains(id)
     }
 
     /// Time of the last pruning.
@@ -81,12 +92,12 @@ impl SessionDecisions {
 
     /// Whether any result was pruned.
     pub(crate) fn has_pruned(&self) -> bool {
-        !self.decisions.pruned.is_empty()
+        !self.decisions.entries.state().pruned.is_empty()
     }
 
     /// Whether the arguments of any call were cut.
     pub(crate) fn has_cut_arguments(&self) -> bool {
-        !self.decisions.arguments.is_empty()
+        !self.decisions.entries.state().arguments.is_empty()
     }
 
     /// The blob handle of a stored original.
@@ -100,21 +111,37 @@ impl SessionDecisions {
     }
 
     pub(crate) fn set_reduced(&mut self, id: &str, limit_chars: u64) {
-        let before = self.decisions.reduced.insert(id.to_owned(), limit_chars);
-        self.is_changed |= before != Some(limit_chars);
+        if self.reduced_limit(id) != Some(limit_chars) {
+            self.decide().reduced.insert(id.to_owned(), limit_chars);
+        }
     }
 
     pub(crate) fn set_pruned(&mut self, id: &str, pruned: PruneLevel) {
-        let before = self.decisions.pruned.insert(id.to_owned(), pruned);
-        self.is_changed |= before != Some(pruned);
+        if self.prune_level(id) != Some(pruned) {
+            self.decide().pruned.insert(id.to_owned(), pruned);
+        }
     }
 
     pub(crate) fn set_arguments_cut(&mut self, id: &str) {
-        self.is_changed |= self.decisions.arguments.insert(id.to_owned());
+        if !self.is_cut_call(id) {
+            self.decide().arguments.insert(id.to_owned());
+        }
     }
 
     pub(crate) fn set_images_dropped(&mut self, id: &str) {
-        self.is_changed |= self.decisions.images.insert(id.to_owned());
+        if !self.has_dropped_images(id) {
+            self.decide().images.insert(id.to_owned());
+        }
+    }
+
+    fn decide(&mut self) -> &mut EntryDecisions {
+        self.is_changed = true;
+        self.decisions.entries.decide()
+    }
+
+    /// Uses the decisions of a budget until the next one is selected.
+    fn select_budget(&mut self, budget_tokens: u64) {
+        self.decisions.entries.select(budget_tokens);
     }
 
     pub(crate) fn set_pruned_at(&mut self, now_ms: i64) {
@@ -124,12 +151,12 @@ impl SessionDecisions {
 
     /// Drops the decisions about entries that a compaction removed.
     fn drop_removed_entries(&mut self, transcript: &Transcript) {
-        if self.epoch == transcript.epoch() {
+        let StoredDecisions { entries, stored_originals, .. } = &mut self.decisions;
+        let EntryDecisions { reduced, pruned, arguments, images, epoch } = entries.state_mut();
+        if *epoch == transcript.epoch() {
             return;
         }
-        self.epoch = transcript.epoch();
-        let StoredDecisions { reduced, pruned, arguments, images, stored_originals, .. } =
-            &mut self.decisions;
+        *epoch = transcript.epoch();
         // Without this the stored value would grow with every compaction.
         let live: HashSet<&str> = transcript.iter().map(|entry| entry.id()).collect();
         reduced.retain(|id, _| live.contains(id.as_str()));
@@ -192,9 +219,17 @@ impl DecisionStore {
         }
     }
 
-    /// The limit of a result set by the aggregate rule, in weighted characters.
-    pub(crate) fn reduced_limit(&self, session: &SessionRef, id: &str) -> Option<u64> {
-        self.sessions.with_session(session, |decisions| decisions.reduced_limit(id))
+    /// The limit of a result set by the aggregate rule for a budget, in weighted characters.
+    pub(crate) fn reduced_limit(
+        &self,
+        session: &SessionRef,
+        budget_tokens: u64,
+        id: &str,
+    ) -> Option<u64> {
+        self.sessions.with_session(session, |decisions| {
+            decisions.select_budget(budget_tokens);
+            decisions.reduced_limit(id)
+        })
     }
 
     /// Stores the texts of results as blobs, once each. On failure only the session keeps the
@@ -233,14 +268,16 @@ impl DecisionStore {
             .with_session(session, |decisions| decisions.blob_handle(id).map(str::to_owned))
     }
 
-    /// Runs `work` on the decisions of a session; never held across an `await`.
+    /// Runs `work` on the decisions of a session for a budget; never held across an `await`.
     pub(crate) fn with_session<T>(
         &self,
         session: &SessionRef,
         transcript: &Transcript,
+        budget_tokens: u64,
         work: impl FnOnce(&mut SessionDecisions) -> T,
     ) -> T {
         self.sessions.with_session(session, |decisions| {
+            decisions.select_budget(budget_tokens);
             decisions.drop_removed_entries(transcript);
             work(decisions)
         })
@@ -291,5 +328,26 @@ mod tests {
         assert_eq!(decisions.take_changes(), None, "unchanged");
         decisions.set_pruned("a", PruneLevel::Hard);
         assert!(decisions.take_changes().is_some());
+    }
+
+    #[test]
+    fn decisions_of_an_older_version_count_until_a_small_budget_decides() {
+        let old = r#"{"reduced":{"b":7},"pruned":{},"arguments":[],"images":[],"prunedAtMs":null}"#;
+        let stored: StoredDecisions = serde_json::from_str(old).unwrap();
+        assert_eq!(serde_json::to_string(&stored).unwrap(), old);
+        let mut decisions = SessionDecisions { decisions: stored, ..SessionDecisions::default() };
+        let limits =
+            |decisions: &SessionDecisions| ["a", "b"].map(|id| decisions.reduced_limit(id));
+        decisions.select_budget(200_000);
+        assert_eq!(limits(&decisions), [None, Some(7)]);
+        decisions.select_budget(10_000);
+        decisions.set_reduced("a", 5);
+        decisions.select_budget(200_000);
+        assert_eq!(limits(&decisions), [None, None]);
+        let json = decisions.take_changes().unwrap();
+        let stored = serde_json::from_str(&json).unwrap();
+        let mut again = SessionDecisions { decisions: stored, ..SessionDecisions::default() };
+        again.select_budget(10_000);
+        assert_eq!(limits(&again), [Some(5), Some(7)]);
     }
 }

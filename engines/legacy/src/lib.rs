@@ -145,7 +145,8 @@ impl LegacyEngine {
         // The size that a result has after the guard decides when pruning starts.
         let cap_chars = tool_result_guard::single_cap_chars(window_tokens, guard);
         let mut results = ToolResults::from_transcript(transcript, cap_chars);
-        self.decisions.with_session(&request.session, transcript, |decisions| {
+        let store = &self.decisions;
+        store.with_session(&request.session, transcript, request.budget, |decisions| {
             // Pruning first: a result that it has cleared needs no cut.
             self.pruning.prune(&mut results, transcript, scope, clock, decisions);
             tool_result_guard::reduce_results(&mut results, transcript, scope, guard, decisions);

@@ -24,7 +24,7 @@ use ctxhost_text::redact::redact;
 
 use results::ResultMasks;
 pub use settings::Settings;
-use stored_session::StoredMaskSession;
+use stored_session::{StoredChoice, StoredMaskSession};
 
 /// Layer name in plan notes.
 const LAYER: &str = "mask";
@@ -49,7 +49,8 @@ struct MaskSession {
     /// Names of the dropped turns; constant while the window does not move.
     names: String,
     is_loaded: bool,
-    stored: StoredMaskSession,
+    /// What was chosen for each budget. Masks, window and names are those of the present one.
+    chosen: StoredMaskSession,
 }
 
 impl ContextEngine for MaskEngine {
@@ -104,49 +105,48 @@ impl MaskEngine {
         self.sessions.with_session(session, |session| {
             session.follow(transcript, &self.settings);
             session.is_loaded = true;
-            if let Some(stored) =
-                stored.and_then(|json| StoredMaskSession::parse(&json, transcript))
-            {
-                session.restore(stored);
-            }
+            session.chosen =
+                stored.and_then(|json| stored_session::parse(&json)).unwrap_or_default();
         });
     }
 }
 
 impl MaskSession {
-    fn restore(&mut self, stored: StoredMaskSession) {
-        self.results.mask_until(stored.masked);
-        self.window.restore(stored.cut.clone());
-        self.names.clone_from(&stored.names);
-        self.stored = stored;
+    /// Continues with what was chosen for a budget.
+    fn select_budget(&mut self, transcript: &Transcript, budget: u64) {
+        self.chosen.select(budget);
+        // After a compaction or on another branch another entry has the position.
+        let chosen = Some(self.chosen.state()).filter(|chosen| chosen.is_of(transcript));
+        self.results.unmask();
+        self.results.mask_until(chosen.map_or(0, |chosen| chosen.masked));
+        self.window.restore(chosen.and_then(|chosen| chosen.cut.clone()));
+        self.names = chosen.map_or(String::new(), |chosen| chosen.names.clone());
     }
 
-    /// The state to store; `None` if it is stored.
+    /// The choices to store; `None` if they are stored.
     fn take_changes(&mut self, transcript: &Transcript) -> Option<String> {
         let (masked, cut) = (self.results.masked_count(), self.window.cut());
         let last = self.results.last_masked().max(cut.map(WindowCut::start));
         let last_id = last.and_then(|seq| transcript.get(seq)).map(|entry| entry.id().to_owned());
         let (last, last_id) = (last.unwrap_or(0), last_id.unwrap_or_default());
-        let now = StoredMaskSession {
-            masked,
-            cut: cut.cloned(),
-            names: self.names.clone(),
-            last,
-            last_id,
-        };
-        (now != self.stored).then(|| {
-            self.stored = now;
-            self.stored.to_json()
+        let now =
+            StoredChoice { masked, cut: cut.cloned(), names: self.names.clone(), last, last_id };
+        (now != *self.chosen.state()).then(|| {
+            *self.chosen.decide() = now;
+            stored_session::to_json(&self.chosen)
         })
     }
 
     fn follow(&mut self, transcript: &Transcript, settings: &Settings) {
-        self.results.follow(transcript, settings);
+        if self.results.follow(transcript, settings) {
+            self.chosen = StoredMaskSession::default();
+        }
         self.window.follow(transcript, &settings.rule());
     }
 
     fn plan(&mut self, transcript: &Transcript, budget: u64, settings: &Settings) -> Plan {
         self.follow(transcript, settings);
+        self.select_budget(transcript, budget);
         self.mask_until(self.results.due_count(settings));
         let selection = self.choose(transcript, budget, settings);
         if selection.dropped_ranges().next().is_none() {

@@ -37,10 +37,11 @@ struct MaskLine {
 }
 
 impl ResultMasks {
-    /// Reads new entries; starts over if the transcript is another one.
-    pub(crate) fn follow(&mut self, transcript: &Transcript, settings: &Settings) {
+    /// Reads new entries; starts over if the transcript is another one, and returns whether it did.
+    pub(crate) fn follow(&mut self, transcript: &Transcript, settings: &Settings) -> bool {
         let new = self.cursor.advance(transcript);
-        if new.start == 0 {
+        let is_another = new.start == 0;
+        if is_another {
             let cursor = std::mem::take(&mut self.cursor);
             *self = ResultMasks { cursor, ..ResultMasks::default() };
         }
@@ -55,6 +56,7 @@ impl ResultMasks {
         }
         let newest_frame = trailing_frame(transcript);
         self.before_newest = self.seqs.partition_point(|&seq| seq < newest_frame);
+        is_another
     }
 
     /// Writes the lines of all results so far.
@@ -99,6 +101,11 @@ impl ResultMasks {
         let old = self.maskable_count(settings.keep_results);
         // Whole batches, so that the cached prefix is stable in between.
         old - old % settings.batch_results.max(1)
+    }
+
+    /// Masks no result, before those of another budget are masked.
+    pub(crate) fn unmask(&mut self) {
+        self.masked = 0;
     }
 
     /// Masks the first `count` results; never unmasks.

@@ -1,12 +1,16 @@
-//! The masks and the window of a session as stored, so that a restart does not change the prefix.
+//! The masks and the windows of a session as stored, so that a restart does not change the prefix.
 
 use ctxhost_engine_api::{Transcript, serde_json};
+use ctxhost_engine_kit::budget_states::BudgetStates;
 use ctxhost_engine_kit::sliding_window::WindowCut;
 use serde::{Deserialize, Serialize};
 
+/// The choices of a session for each of its budgets.
+pub(crate) type StoredMaskSession = BudgetStates<StoredChoice>;
+
 /// What earlier requests chose. The transcript and the budget alone do not determine it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct StoredMaskSession {
+pub(crate) struct StoredChoice {
     /// Number of masked results.
     pub(crate) masked: usize,
     /// The window, if it was moved.
@@ -19,15 +23,33 @@ pub(crate) struct StoredMaskSession {
     pub(crate) last_id: String,
 }
 
-impl StoredMaskSession {
-    /// Parses a stored session; `None` if it belongs to another transcript or format.
-    pub(crate) fn parse(json: &str, transcript: &Transcript) -> Option<StoredMaskSession> {
-        let stored: StoredMaskSession = serde_json::from_str(json).ok()?;
-        let is_current = transcript.get(stored.last)?.id() == stored.last_id;
-        is_current.then_some(stored)
+impl StoredChoice {
+    /// Whether it belongs to a transcript.
+    pub(crate) fn is_of(&self, transcript: &Transcript) -> bool {
+        transcript.get(self.last).is_some_and(|entry| entry.id() == self.last_id)
     }
+}
 
-    pub(crate) fn to_json(&self) -> String {
-        serde_json::to_string(self).unwrap_or_default()
+/// Parses a stored session; `None` if it has another format.
+pub(crate) fn parse(json: &str) -> Option<StoredMaskSession> {
+    serde_json::from_str(json).ok()
+}
+
+/// Serialises a session.
+pub(crate) fn to_json(session: &StoredMaskSession) -> String {
+    serde_json::to_string(session).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_of_an_older_version_is_one_choice() {
+        let old = r#"{"masked":3,"cut":null,"names":"a.rs","last":6,"last_id":"e6"}"#;
+        let mut stored = parse(old).unwrap_or_default();
+        assert_eq!((stored.state().masked, to_json(&stored).as_str()), (3, old));
+        stored.select(200_000);
+        assert_eq!(stored.state().names, "a.rs");
     }
 }

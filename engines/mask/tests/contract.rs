@@ -141,6 +141,20 @@ fn what_was_masked_stays_byte_for_byte() {
 }
 
 #[test]
+fn one_request_with_less_room_costs_later_ones_nothing() {
+    let talk = reading(9);
+    let total = talk.transcript().total_tokens();
+    let engine = create(json!({})).unwrap();
+    let whole = assemble(&engine, &talk, total * 2);
+    let tight = assemble(&engine, &talk, total / 2);
+    assert!(masked(&whole, &talk) == 0 && masked(&tight, &talk) > 0);
+    assert_eq!(assemble(&engine, &talk, total * 2), whole);
+    assert_eq!(assemble(&engine, &talk, total / 2), tight);
+    // Within one budget the prefix stays.
+    assert_eq!(assemble(&engine, &talk, total - 1), tight);
+}
+
+#[test]
 fn pressure_masks_down_to_the_fewest_before_any_turn_goes() {
     let talk = reading(9);
     let total = talk.transcript().total_tokens();

@@ -44,14 +44,35 @@ fn the_last_turn_stays_whole_and_the_task_stays() {
     assert_eq!((layout.tail, layout.fold.gaps()), (90, &[1..89][..]));
 }
 
-#[test]
-fn requests_that_do_not_fit_their_share_get_the_free_room() {
+fn questions(count: u64, words: usize) -> TranscriptBuilder {
     let mut talk = TranscriptBuilder::new();
-    for turn in 0..100 {
+    for turn in 0..count {
         talk.user(&format!("Please look into page {turn} of the shop, it is slow"));
-        talk.calls(&[("1", "read", "{}")]).result("1", "read", &"text ".repeat(40));
+        talk.calls(&[("1", "read", "{}")]).result("1", "read", &"text ".repeat(words));
         talk.assistant("done");
     }
+    talk
+}
+
+#[test]
+fn room_is_filled_up_to_a_quarter_below_the_threshold() {
+    let target = BoundaryTarget { threshold_tokens: 2_600, budget_tokens: 4_000, attempt: 1 };
+    for (talk, is_long) in [(questions(100, 40), true), (questions(20, 200), false)] {
+        let layout = chosen(&talk, target).unwrap();
+        let section_chars = layout.section_chars(&target);
+        let more_chars = section_chars - layout.summary_chars;
+        assert!((more_chars > 400) != is_long, "{more_chars}");
+        let limits = layout.limits_beside(&"s".repeat(section_chars as usize), &target);
+        let own_chars = section_chars + layout.ledger.chars(limits);
+        let kept_tokens = talk.transcript().total_tokens() - layout.fold.tokens();
+        let used_tokens = kept_tokens + 200 + own_chars / CHARS_PER_TOKEN;
+        assert!((1_850..=1_960).contains(&used_tokens), "{used_tokens}");
+    }
+}
+
+#[test]
+fn requests_that_do_not_fit_their_share_get_the_free_room() {
+    let talk = questions(100, 40);
     let (transcript, target) = (talk.transcript(), target(4_000));
     let layout = chosen(&talk, target).unwrap();
     let listed = |limits| layout.ledger.render(limits, "").matches("- Please look").count();

@@ -29,6 +29,14 @@ fn running_notes_come_first_and_no_model_is_asked() {
 }
 
 #[test]
+fn a_task_that_stays_is_not_repeated() {
+    let seen = EngineHarness::new(json!({})).seen(&reading(20), BUDGET);
+    assert_eq!(seen[0], "read everything");
+    let (_, sections) = seen[1].split_once("## 1. Primary request and intent\n").unwrap();
+    assert!(sections.starts_with("- The first message, word for word"), "{sections}");
+}
+
+#[test]
 fn notes_that_do_not_fit_leave_it_to_the_model() {
     let harness = EngineHarness::new(json!({ "summary_chars": 1_000 }));
     harness.host.answer(nine_sections("by the model"));

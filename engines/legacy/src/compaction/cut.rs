@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use ctxhost_engine_api::{Entry, Flags, Role, Transcript};
-use ctxhost_engine_kit::budget::floor_tokens;
+use ctxhost_engine_kit::budget::{filled_tokens, floor_tokens};
 use ctxhost_engine_kit::caps::{
     LEAST_RESULT_CHARS, argument_cap_chars, cut_arguments, fair_cap, result_cap_chars,
 };
@@ -23,9 +23,6 @@ use crate::tool_result_guard;
 
 /// Part of the tail that an earlier request may take where it leaves no room for what is before it.
 const REQUEST_PART: u64 = 4;
-/// Share of the budget up to which a summary gets more than its room.
-// A third stays free for new entries.
-const FILLED_SHARE: f64 = 2.0 / 3.0;
 /// Times that a tail is made longer to reach the floor.
 const FLOOR_STEPS: u32 = 4;
 /// Halvings of the tail before only its newest frame is left.
@@ -96,7 +93,8 @@ impl ResultCaps {
         let frame = self.frame.as_ref().filter(|(frame, _)| frame.contains(&entry.seq()));
         let frame = frame.map_or(u64::MAX, |(_, chars)| *chars);
         // The cut of the aggregate rule becomes permanent, with the same bytes.
-        let reduced = inputs.decisions.reduced_limit(&inputs.request.session, entry.id());
+        let request = inputs.request;
+        let reduced = inputs.decisions.reduced_limit(&request.session, request.budget, entry.id());
         let reduced = reduced.map_or(u64::MAX, |chars| chars.max(LEAST_RESULT_CHARS));
         let squeezed = self.emergency.unwrap_or(u64::MAX);
         let chars = self.single.min(frame).min(reduced).min(squeezed);
@@ -139,8 +137,9 @@ impl RequestLimit {
 pub(crate) fn choose_cut(inputs: &LegacyCompaction<'_>) -> Option<CompactionCut> {
     let mut cut = choose_tail(inputs)?;
     let (before, after) = (inputs.transcript.total_tokens(), cut.tokens_after());
-    let share = if inputs.request.attempt > 1 { 0.0 } else { FILLED_SHARE };
-    let free_tokens = share_of(inputs.request.budget, share).saturating_sub(after);
+    // A further attempt means that the last result was too large.
+    let budget_tokens = if inputs.request.attempt > 1 { 0 } else { inputs.request.budget };
+    let free_tokens = filled_tokens(budget_tokens, budget_tokens).saturating_sub(after);
     // The compaction must shrink the transcript.
     let free_tokens = free_tokens.min(before.saturating_sub(after) / 2);
     let task = cut.tasks.iter_mut().find(|task| !task.is_turn_prefix);
