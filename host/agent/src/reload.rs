@@ -23,7 +23,7 @@ use ctxhost_engine::{ActiveEngine, EngineSpec, SlotError};
 #[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
     /// The config is invalid.
-    #[error(transparent)]
+    #[error("{}", describe_config_error(.0))]
     Config(#[from] ConfigError),
     /// The engine is unknown or not allowed.
     #[error(transparent)]
@@ -37,6 +37,22 @@ pub enum ReloadError {
     /// The host panicked while it opened the engine.
     #[error("opening the engine panicked: {reason}")]
     Panicked { reason: String },
+}
+
+/// The first error of a config with its line, and how many others it has.
+fn describe_config_error(error: &ConfigError) -> String {
+    let place = error.location().map(|place| format!("{place}: ")).unwrap_or_default();
+    let others = match error {
+        ConfigError::Invalid(first) => first.others().len(),
+        ConfigError::Unreadable { .. } | ConfigError::Unwritable { .. } => 0,
+    };
+    match others {
+        0 => format!("{place}{error}"),
+        1 => format!("{place}{error}; and another error, which `ctxhost config check` shows"),
+        _ => {
+            format!("{place}{error}; and {others} other errors, which `ctxhost config check` shows")
+        }
+    }
 }
 
 impl Runtime {
@@ -99,6 +115,11 @@ impl Runtime {
         if changes.config {
             change = state.reload_config(watch).await;
             state.report_rejection(change.as_ref().err());
+            if watch.note_rejection(change.is_err()) && change.is_ok() {
+                let serving = state.engines.current().serving_info().id;
+                // A warning, which is logged by default like the rejection.
+                tracing::warn!(serving, "the config is valid again");
+            }
         }
         // After the config: the canary is opened with its settings.
         if changes.canary {
@@ -166,6 +187,13 @@ impl RuntimeState {
         watch: &ConfigWatch,
     ) -> Result<Option<EngineChange>, ReloadError> {
         let config = Config::load(watch.path())?;
+        if let Some(tables) = watch.take_restart_tables(&config).filter(|it| !it.is_empty()) {
+            let tables = tables.join(" ");
+            tracing::warn!(
+                tables,
+                "these tables of the config have changed; restart the host to apply them"
+            );
+        }
         let rules = self.workspace_rules.clone();
         // On a blocking thread: hashing large libraries takes a while.
         let selection = tokio::task::spawn_blocking(move || {

@@ -1,12 +1,15 @@
 //! One open session: its inbox, its lock, and the state that a turn works on.
 
 use std::future::poll_fn;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::task::Poll;
 
-use tokio::sync::{Mutex as AsyncMutex, watch};
+use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard, watch};
 
 use crate::canary::SessionLineage;
+use crate::engine_manager::EngineManager;
+use crate::engine_manager::canary::CanaryRecorder;
 use crate::inbox::{Inbox, InboxError};
 use crate::memory::NotesState;
 use crate::session_locks::{SessionLock, SessionLocks};
@@ -14,6 +17,7 @@ use crate::subagent::registry::SubagentTable;
 use ctxhost_context::Context;
 use ctxhost_dialects::ChatMessage;
 use ctxhost_dialects::message::UserMessage;
+use ctxhost_engine::IdleMark;
 use ctxhost_session::backend::SharedSessionLock;
 
 /// The id of a session. Opaque: never a path.
@@ -94,11 +98,50 @@ impl SessionCell {
 /// The part of a session that a turn works on, with what it has learned since it was opened.
 #[derive(Debug)]
 pub(crate) struct ActiveSession {
+    /// Between two turns. Before `context`: dropped first, so that the engine never has fewer users than callers.
+    pub(crate) idle: Option<IdleMark>,
     pub(crate) context: Context,
     pub(crate) subagents: SubagentTable,
     pub(crate) notes: NotesState,
     /// Decides which canary share the session is in.
     pub(crate) lineage: SessionLineage,
+}
+
+/// Exclusive use of a session for a turn, which may call the engine of its context.
+pub(crate) struct SessionUse(OwnedMutexGuard<ActiveSession>);
+
+impl SessionUse {
+    pub(crate) async fn begin(
+        cell: &SessionCell,
+        engines: &EngineManager,
+    ) -> (SessionUse, Option<CanaryRecorder>) {
+        let mut session = cell.active.clone().lock_owned().await;
+        // Chosen per turn: the engine may have been replaced since the last one.
+        let (engine, recorder) = engines.engine_for(&session.lineage);
+        session.idle = None;
+        session.context.set_engine(engine);
+        (SessionUse(session), recorder)
+    }
+}
+
+impl Deref for SessionUse {
+    type Target = ActiveSession;
+
+    fn deref(&self) -> &ActiveSession {
+        &self.0
+    }
+}
+
+impl DerefMut for SessionUse {
+    fn deref_mut(&mut self) -> &mut ActiveSession {
+        &mut self.0
+    }
+}
+
+impl Drop for SessionUse {
+    fn drop(&mut self) {
+        self.0.idle = Some(self.0.context.engine().idle_mark());
+    }
 }
 
 /// Counts waiters of a session, so that background work can yield to them.

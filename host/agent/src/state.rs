@@ -164,6 +164,7 @@ impl RuntimeState {
             lineage: lineage.cloned().unwrap_or_else(own_lineage),
             notes: NotesState::new(earlier_notes),
             subagents,
+            idle: Some(context.engine().idle_mark()),
             context,
         };
         let cell = SessionCell::new(inbox, active, store_lock);

@@ -134,6 +134,30 @@ pub(super) fn own_agent_folders() -> Vec<AgentFolder> {
     })
 }
 
+/// Whether a file is where OpenClaw keeps sessions. Its files have the format of Pi, so only the folder tells.
+pub(super) fn is_of_openclaw(file: &Path) -> bool {
+    is_below(file, &own_agent_folders(), "openclaw")
+}
+
+fn is_below(file: &Path, folders: &[AgentFolder], agent: &str) -> bool {
+    let file = real_path(file);
+    let mut of_agent = folders.iter().filter(|folder| folder.agent == agent);
+    of_agent.any(|folder| file.starts_with(real_path(&folder.path)))
+}
+
+/// A path without the links in the part of it that exists: home folders are often links to another disk, and a session
+/// in a database has a path that does not exist.
+fn real_path(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let found = path.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)));
+    match found.and_then(|(above, real)| Some((real, path.strip_prefix(above).ok()?))) {
+        // Joining nothing would add a slash, with which a file cannot be opened.
+        Some((real, rest)) if rest.as_os_str().is_empty() => real,
+        Some((real, rest)) => real.join(rest),
+        None => path,
+    }
+}
+
 impl FoundSession {
     fn is_in_database(&self) -> bool {
         self.path.parent().is_some_and(is_database_name)

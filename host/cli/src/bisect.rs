@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use serde_json::json;
 
-use super::agent_folders::{line_numbers, open_session};
+use super::agent_folders::{is_of_openclaw, line_numbers, open_session, resolve_session};
 use super::error::CliError;
 use super::output::Output;
 use super::render::format::one_line;
@@ -40,7 +40,9 @@ impl BisectArgs {
             .map_err(|error| stored_hint(error, &self.session, config_path))?;
         let lines = line_numbers(&recorded);
         let search = bisect(&recorded.session, &self.text, lines)?;
-        let is_imported = lines == LineNumbers::None;
+        // OpenClaw's files have the lines of Pi's.
+        let is_openclaw = resolve_session(&self.session).is_ok_and(|file| is_of_openclaw(&file));
+        let is_imported = lines == LineNumbers::None || is_openclaw;
         let commands = commands(&search, &self.session, is_imported);
         if self.json {
             let value = json!({ "text": self.text, "found": search, "commands": commands });

@@ -3,15 +3,17 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use super::agent_folders::is_of_openclaw;
 use super::chat::blob_dirs;
 use super::clock::now_ms;
 use super::error::CliError;
 use super::output::Output;
 use super::session_arg::{SessionArg, shell_quote};
+use super::session_file::read_session;
 use super::store::find_session;
 use ctxhost_agent::originals;
 use ctxhost_history::{ForkPoint, HistoryError, fork_session};
-use ctxhost_session::{SESSION_VERSION, Session, SessionError};
+use ctxhost_session::{SESSION_VERSION, SessionError};
 
 /// Fork a session into a new file and print its path.
 ///
@@ -28,7 +30,7 @@ pub(super) struct BranchArgs {
     /// Last turn of the fork.
     #[arg(long, value_name = "N")]
     turn: Option<usize>,
-    /// New file; by default beside the original.
+    /// New file; by default beside the original (OpenClaw's: here).
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
@@ -48,12 +50,17 @@ impl BranchArgs {
         };
         let named = &self.session.path;
         let original = &find_session(named, config_path)?;
-        let session = Session::read(original)?;
+        let session = read_session(named, original)?;
         // Absolute, since the fork may be moved or opened from another folder.
         let parent = std::path::absolute(original)?.display().to_string();
         let fork = fork_session(&session, &until, &parent, now_ms());
         let fork = fork.map_err(|error| fork_error(error, original))?;
-        let path = self.out.unwrap_or_else(|| original.with_file_name(fork.header().file_name()));
+        let beside = || {
+            let name = fork.header().file_name();
+            // OpenClaw would list the fork as a session of its own.
+            if is_of_openclaw(original) { name.into() } else { original.with_file_name(name) }
+        };
+        let path = self.out.unwrap_or_else(beside);
         // Checked before anything is written; a fork must never replace a session.
         if path.exists() {
             return Err(HistoryError::AlreadyExists { path }.into());

@@ -15,6 +15,7 @@ use super::error::{CliError, disk_hint, is_failed_disk};
 use super::output::Output;
 use super::run_setup;
 use super::session_arg::shell_quote;
+use super::session_file::open_to_change;
 use super::window::parse_tokens;
 use ctxhost_agent::engine_options::failure_log;
 use ctxhost_agent::{Runtime, RuntimeBuilder, SessionId, TurnError, TurnReply};
@@ -218,7 +219,7 @@ fn open_or_create(path: &Path, cwd: &Path) -> Result<ChatSession, CliError> {
             })?;
             Ok(create()?.into())
         }
-        Ok(_) => Ok(Session::open(path)?.into()),
+        Ok(_) => Ok(open_to_change(path, path)?.into()),
         Err(_) => Ok(ChatSession::created(create()?)),
     }
 }

@@ -14,6 +14,7 @@ use super::render::diff::summary_lines;
 use super::render::format::{format_count, group_digits};
 use super::render::retention;
 use super::run_setup;
+use super::session_file::{open_to_change, read_session};
 use super::store::find_session;
 use super::window::parse_tokens;
 use ctxhost_agent::compact_session;
@@ -22,6 +23,7 @@ use ctxhost_agent::engine_registry::EngineRegistry;
 use ctxhost_context::{CompactionOutcome, CompactionVerdict, SessionDirectory};
 use ctxhost_engine::{OnEngineError, state_folder};
 use ctxhost_import::recorded_window;
+use ctxhost_retention::KnownSecrets;
 use ctxhost_session::{CompactionRecovery, Session};
 
 /// Compact a Pi session with an engine.
@@ -100,10 +102,10 @@ impl CompactArgs {
     fn open(&self, config_path: Option<&Path>) -> Result<Session, CliError> {
         let file = find_session(&self.file, config_path)?;
         if !self.dry_run {
-            return Ok(Session::open(&file)?);
+            return open_to_change(&self.file, &file);
         }
         // In memory, so that a dry run also works on a session that is open in a chat.
-        Ok(Session::read(&file)?.into_memory())
+        Ok(read_session(&self.file, &file)?.into_memory())
     }
 
     fn describe_outcome(&self, outcome: &CompactionOutcome) -> String {
@@ -118,7 +120,8 @@ impl CompactArgs {
                 format_count(folded.len() as u64, "entry"),
                 fallback_line(outcome),
                 retention_line(outcome),
-                summary_lines(summary, self.all),
+                // Printed and passed on; the session has it in full.
+                summary_lines(&KnownSecrets::default().redact(summary), self.all),
             ),
             CompactionVerdict::Rejected { reason } | CompactionVerdict::NotTried { reason } => {
                 format!("{written}{engine}: not compacted: {reason}\n")

@@ -1,6 +1,6 @@
 //! Errors of commands: a message, hints, an exit code.
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use ctxhost_agent::canary::CanaryError;
@@ -14,7 +14,7 @@ use ctxhost_context::ContextError;
 use ctxhost_dialects::FailureReason;
 use ctxhost_engine::{EngineOpenError, LoadError, SandboxError, SlotError};
 use ctxhost_history::HistoryError;
-use ctxhost_import::{ImportError, ImportFormat, ImportOpenError};
+use ctxhost_import::{ImportError, ImportOpenError};
 use ctxhost_models::failover::FailoverError;
 use ctxhost_session::SessionError;
 use ctxhost_store as store;
@@ -22,7 +22,7 @@ use ctxhost_trust::{LockError, PackageError};
 
 use super::output::Output;
 use super::render::format::format_count;
-use super::session_arg::shell_quote;
+use super::session_file::session_error;
 use ctxhost_platform::terminal::terminal_width;
 
 /// Width of diagnostics that no terminal shows: few messages are longer, and a search finds them.
@@ -74,6 +74,16 @@ impl CliError {
     /// A folder of sessions that exists and cannot be read: exit code 1.
     pub(super) fn unlisted(error: SessionError) -> Self {
         CliError::internal(error.to_string())
+    }
+
+    /// An error of a session that is not a recording of another agent.
+    pub(super) fn of_session(error: SessionError) -> Self {
+        match &error {
+            SessionError::Io { source, .. } if is_failed_disk(source) => {
+                CliError::internal(error.to_string()).hint(disk_hint(source))
+            }
+            _ => CliError::user(error.to_string()),
+        }
     }
 
     /// Whether an engine must not be loaded.
@@ -206,18 +216,12 @@ impl From<std::io::Error> for CliError {
 
 impl From<SessionError> for CliError {
     fn from(error: SessionError) -> Self {
-        let recording = match &error {
-            SessionError::Header { name, .. } => recording_error(Path::new(name)),
-            // A session in the database of opencode is not a file.
-            SessionError::Io { path, .. } => recording_error(path),
-            _ => None,
+        let file = match &error {
+            SessionError::Header { name, .. } => PathBuf::from(name),
+            SessionError::Io { path, .. } => path.clone(),
+            _ => return CliError::of_session(error),
         };
-        recording.unwrap_or_else(|| match &error {
-            SessionError::Io { source, .. } if is_failed_disk(source) => {
-                CliError::internal(error.to_string()).hint(disk_hint(source))
-            }
-            _ => CliError::user(error.to_string()),
-        })
+        session_error(&file, &file, error)
     }
 }
 
@@ -239,23 +243,6 @@ pub(super) fn is_failed_disk(error: &std::io::Error) -> bool {
             | ErrorKind::FileTooLarge
             | ErrorKind::ReadOnlyFilesystem
     )
-}
-
-/// The error of a command that needs a session, if the file is a recording of another agent.
-pub(super) fn recording_error(path: &Path) -> Option<CliError> {
-    let format = ctxhost_import::open_file(path).ok()?.format;
-    // A session of Pi can be changed, so what failed is something else.
-    if format.starts_with(ImportFormat::Pi.name()) {
-        return None;
-    }
-    let quoted = shell_quote(path);
-    let error = CliError::user(format!(
-        "{quoted} is a recording of {format}; recordings are never written"
-    ));
-    Some(error.hint(format!(
-        "replay, diff, context, bisect, fetch and statusline read it as it is; `ctxhost export {quoted} --out \
-         session.jsonl` makes a session for this command"
-    )))
 }
 
 impl From<HistoryError> for CliError {

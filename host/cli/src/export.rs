@@ -8,6 +8,7 @@ use super::chat::blob_dirs;
 use super::error::CliError;
 use super::output::Output;
 use super::render::format::format_count;
+use super::session_arg::shell_quote;
 use super::store::find_session;
 use ctxhost_blobs::ImageStore;
 use ctxhost_history::{self as history, ExportCounts, RedactionCounts, write_new};
@@ -65,7 +66,7 @@ impl ExportArgs {
             }
         };
         // On standard error, because the export itself may be on standard output.
-        output.note(&describe_export(&counts));
+        output.note(&describe_export(&counts, self.out.as_deref()));
         Ok(ExitCode::SUCCESS)
     }
 
@@ -93,7 +94,7 @@ impl ExportArgs {
     }
 }
 
-fn describe_export(counts: &ExportCounts) -> String {
+fn describe_export(counts: &ExportCounts, out: Option<&Path>) -> String {
     let mut parts = vec![
         format_count(counts.messages as u64, "message"),
         format_count(counts.compactions as u64, "compaction"),
@@ -105,5 +106,6 @@ fn describe_export(counts: &ExportCounts) -> String {
         let others = others.into_iter().filter(|(number, _)| *number > 0);
         parts.extend(others.map(|(number, what)| format!("{what}: {number}")));
     }
-    parts.join(", ")
+    let written = out.map(|out| format!(" written to {}", shell_quote(out)));
+    parts.join(", ") + &written.unwrap_or_default()
 }

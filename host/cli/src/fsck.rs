@@ -6,11 +6,13 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
+use super::agent_folders::is_of_openclaw;
 use super::chat::sessions_root;
-use super::error::{CliError, recording_error};
+use super::error::CliError;
 use super::json_path::json_path;
 use super::output::Output;
 use super::render::format::{format_count, group_digits};
+use super::session_file::{check_changeable, recording_error};
 use ctxhost_session::fsck::{FsckNote, FsckReport, SessionChecker, SessionFault, is_failed_repair};
 
 /// Check session files for damage.
@@ -54,18 +56,22 @@ impl FsckArgs {
         }
         let mut checker = SessionChecker::default();
         for SessionFile { path, origin } in &found.files {
+            if self.repair && *origin == FileOrigin::Named {
+                check_changeable(path, path)?;
+            }
             let session = checker.check(path)?;
             // A folder may hold files of any program. They have no damage that this could tell, and are not changed.
             if *origin == FileOrigin::UserFolder && !session.is_session {
                 continue;
             }
-            if let Some(error) = recording_error(path).filter(|_| !session.is_intact()) {
+            if let Some(error) = recording_error(path, path).filter(|_| !session.is_intact()) {
                 if *origin == FileOrigin::Named {
                     return Err(error);
                 }
                 continue;
             }
-            report.sessions.push(if self.repair { checker.repair(session)? } else { session });
+            let is_repaired = self.repair && !is_of_openclaw(path);
+            report.sessions.push(if is_repaired { checker.repair(session)? } else { session });
         }
         Ok(report)
     }

@@ -44,6 +44,7 @@ mod run;
 mod run_setup;
 mod serve;
 mod session_arg;
+mod session_file;
 mod sessions;
 mod shadow;
 mod slot;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::error::CliError;
 use ctxhost_agent::engine_registry::{EngineRegistry, RegisteredEngine};
 use ctxhost_config::Config;
-use ctxhost_engine::{EngineSource, split_ids};
+use ctxhost_engine::{EngineSource, PinSource, split_ids};
 use ctxhost_trust::{LOCK_NAME, PinState, TrustLevel};
 
 /// Whether the flag was given. One for the process: it concerns every config that a command loads.
@@ -70,7 +70,12 @@ fn refusal(engine: &RegisteredEngine) -> Option<String> {
         return None;
     }
     match engine.standing.state {
-        PinState::Missing => Some("its file is missing; run `ctxhost sync`".into()),
+        PinState::Missing => Some(match engine.standing.pin_source {
+            PinSource::Lock { has_source: true } => {
+                "its file is missing; run `ctxhost sync`".to_owned()
+            }
+            _ => engine.problem.clone().unwrap_or_else(|| "its file is missing".to_owned()),
+        }),
         _ => engine.standing.refusal.clone().or_else(|| engine.problem.clone()),
     }
 }

@@ -9,9 +9,9 @@ use super::migration::note_migration;
 use super::output::Output;
 use super::render::format::format_count;
 use super::session_arg::shell_quote;
+use super::session_file::{open_to_change, read_session};
 use super::store::find_session;
 use ctxhost_history::{RestoreRequest, RestoredMessage, TurnRange, build_restoration};
-use ctxhost_session::Session;
 
 /// Bring compacted turns back into the context.
 ///
@@ -49,7 +49,8 @@ impl RestoreArgs {
         };
         if self.dry_run {
             // Read without a lock, so that a dry run works while a chat has the session open.
-            let found = build_restoration(&Session::read(&path)?, &wanted, &shown_as)?;
+            let found =
+                build_restoration(&read_session(&self.session, &path)?, &wanted, &shown_as)?;
             output.print(&format!(
                 "dry run - nothing written\n{}\n{}\n",
                 describe_restoration(&found, "would restore"),
@@ -57,7 +58,7 @@ impl RestoreArgs {
             ))?;
             return Ok(ExitCode::SUCCESS);
         }
-        let mut session = Session::open(&path)?;
+        let mut session = open_to_change(&self.session, &path)?;
         let migration = session.pending_migration();
         let found = build_restoration(&session, &wanted, &shown_as)?;
         session.append_at(found.to_body()?, now_ms())?;

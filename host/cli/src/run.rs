@@ -20,6 +20,7 @@ use super::log;
 use super::output::Output;
 use super::render::format::{format_count, group_digits};
 use super::run_setup;
+use super::serve::{NO_DASHBOARD_LINK, dashboard_address};
 use ctxhost_config::Config;
 use ctxhost_engine::state_folder;
 use ctxhost_gateway::metrics::GatewayTotals;
@@ -108,7 +109,8 @@ impl RunArgs {
         let gateway = Gateway::bind(options).await.map_err(bind_error)?;
         let (url, watch) = (gateway.url(), gateway.watch().clone());
         if self.ui {
-            output.note(&format!("ctxhost: dashboard {url}{}", gateway.dashboard_link()));
+            let link = dashboard_address(&gateway).map(|link| format!("dashboard {link}"));
+            output.note(&format!("ctxhost: {}", link.as_deref().unwrap_or(NO_DASHBOARD_LINK)));
         }
         let runtime = gateway.runtime().clone();
         let stop = CancellationToken::new();

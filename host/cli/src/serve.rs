@@ -121,14 +121,28 @@ fn note_session_storage(config: &Config, output: &mut Output) {
 fn greeting(gateway: &Gateway, needs_token: bool) -> String {
     let url = gateway.url();
     let engine = gateway.runtime().engine();
-    let link = gateway.dashboard_link();
+    let dashboard = match dashboard_address(gateway) {
+        Some(link) => format!("dashboard {link}  (works once; `ctxhost ui` prints another)"),
+        None => NO_DASHBOARD_LINK.to_owned(),
+    };
     let reach = if gateway.address().ip().is_unspecified() { "  on all addresses" } else { "" };
     let token = if needs_token { "  token required" } else { "" };
     format!(
         "ctxhost: listening {url}{reach}  engine {engine}{token}\n  \
          ANTHROPIC_BASE_URL={url}  OPENAI_BASE_URL={url}/v1  GOOGLE_GEMINI_BASE_URL={url}\n  \
-         dashboard {url}{link}  (works once; `ctxhost ui` prints another)"
+         {dashboard}"
     )
+}
+
+/// Printed instead of a link; the log names the folder and the error.
+pub(super) const NO_DASHBOARD_LINK: &str = "no link to the dashboard, since the state folder cannot be written; make it writable, or set CTXHOST_STATE_DIR to \
+     another folder";
+
+/// The address of the dashboard with a token; `None` if none could be stored.
+pub(super) fn dashboard_address(gateway: &Gateway) -> Option<String> {
+    let link = gateway.dashboard_link();
+    // Without a token the path leads to a page that asks for one.
+    link.contains('?').then(|| format!("{}{link}", gateway.url()))
 }
 
 /// A token that the first signal cancels. The second signal ends the process at once.

@@ -13,7 +13,9 @@ use super::error::CliError;
 use super::output::Output;
 use super::render::format::format_count;
 use super::run_setup;
+use super::session_file::read_session;
 use ctxhost_history::{compactions, turns};
+use ctxhost_retention::KnownSecrets;
 use ctxhost_session::{Record, Session, SessionError, SessionFile, SessionFolder};
 use ctxhost_store::{self as store, SessionStore, StoreKind};
 
@@ -57,10 +59,10 @@ impl SessionsCommand {
             }
             (SessionsCommand::Show { session }, Some(store)) => match session_id_arg(&session) {
                 Some(id) => show(&store.read(id)?),
-                None => show(&Session::read(&resolve_session(&session)?)?),
+                None => show(&read_session(&session, &resolve_session(&session)?)?),
             },
             (SessionsCommand::Show { session }, None) => {
-                show(&Session::read(&resolve_session(&session)?)?)
+                show(&read_session(&session, &resolve_session(&session)?)?)
             }
             (SessionsCommand::Du(usage), _) => return usage.run(output),
         };
@@ -113,7 +115,9 @@ fn summary(path: &str, session: Result<Session, SessionError>) -> String {
             let view = session.live(0).snapshot();
             // The first user message identifies a session better than its id or date.
             let task = view.iter().find(|entry| entry.role() == Role::User);
-            let began = task.map(|entry| first_line(entry.text())).unwrap_or_default();
+            let began = task
+                .map(|entry| first_line(entry.text(), &KnownSecrets::default()))
+                .unwrap_or_default();
             let entries = format_count(view.len() as u64, "entry");
             let tokens = format_count(view.total_tokens(), "token");
             format!("{path}\n  {entries}, {tokens}: {began}\n")
@@ -127,30 +131,34 @@ fn summary(path: &str, session: Result<Session, SessionError>) -> String {
 fn show(session: &Session) -> String {
     let compactions = compactions(session);
     let mut text = String::new();
+    let mut secrets = KnownSecrets::default();
     for turn in turns(session) {
         text.push_str(&format!("turn {}\n", turn.number));
         for record in turn.records {
             match compactions.iter().find(|compaction| compaction.id == record.id()) {
                 Some(compaction) => text.push_str(&format!("{} {compaction}\n", record.id())),
-                None => text.push_str(&message_line(record).unwrap_or_default()),
+                None => text.push_str(&message_line(record, &mut secrets).unwrap_or_default()),
             }
         }
     }
     text
 }
 
-fn message_line(record: &Record) -> Option<String> {
+fn message_line(record: &Record, secrets: &mut KnownSecrets) -> Option<String> {
     let entry = record.to_entry()?;
+    if entry.role == Role::User {
+        secrets.learn(&entry.text);
+    }
     let calls = entry.calls.len();
     let text = match calls {
         0 => entry.text,
         _ => format!("{} [{}]", entry.text, format_count(calls as u64, "tool call")),
     };
-    Some(format!("{} {} {}\n", entry.id, entry.role.name(), first_line(text.trim())))
+    Some(format!("{} {} {}\n", entry.id, entry.role.name(), first_line(text.trim(), secrets)))
 }
 
-fn first_line(text: &str) -> String {
+/// The beginning of a text, without secrets: lists are printed and passed on.
+fn first_line(text: &str, secrets: &KnownSecrets) -> String {
     const MOST_CHARS: usize = 100;
-    // Cut by characters, not bytes, which could split one.
-    text.lines().next().unwrap_or_default().chars().take(MOST_CHARS).collect()
+    secrets.excerpt(text.lines().next().unwrap_or_default(), MOST_CHARS)
 }

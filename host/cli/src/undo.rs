@@ -8,9 +8,9 @@ use super::migration::note_migration;
 use super::output::Output;
 use super::render::format::format_count;
 use super::session_arg::{SessionArg, parse_compaction};
+use super::session_file::open_to_change;
 use super::store::find_session;
 use ctxhost_history::{self as history, BranchCompaction, TranscriptMeasure, UndoReport};
-use ctxhost_session::Session;
 
 /// Undo a compaction.
 ///
@@ -48,7 +48,7 @@ impl UndoArgs {
         };
         let path = &self.session.path;
         let file = find_session(path, config_path)?;
-        let mut session = Session::open(&file)?;
+        let mut session = open_to_change(path, &file)?;
         let migration = session.pending_migration();
         let undone = history::undo_compaction(&mut session, number)?;
         output.print(&describe_undo(&undone))?;

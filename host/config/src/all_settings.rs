@@ -94,6 +94,8 @@ pub(super) fn quote_list(words: &[&str]) -> String {
 pub(super) enum PathKind {
     /// A setting.
     Setting(&'static Setting),
+    /// An item of a table whose names the user chooses and whose values are texts.
+    Item(&'static Setting),
     /// Inside a table or list that is checked elsewhere.
     Foreign,
     /// A table of settings.
@@ -109,6 +111,12 @@ pub(super) fn classify_path(path: &[String]) -> PathKind {
         match row.path.len().cmp(&path.len()) {
             // An exact match wins over a `*` that would also match a prefix.
             std::cmp::Ordering::Equal => return PathKind::Setting(row.setting),
+            std::cmp::Ordering::Less
+                if matches!(row.setting.kind, SettingKind::Texts | SettingKind::Upstreams)
+                    && row.path.len() + 1 == path.len() =>
+            {
+                found = PathKind::Item(row.setting);
+            }
             std::cmp::Ordering::Less if holds_unchecked_values(row.setting.kind) => {
                 found = PathKind::Foreign;
             }

@@ -3,6 +3,7 @@
 use super::all_settings::{self, PathKind, all_settings, is_allowed};
 use super::closest_name::closest_name;
 use super::error::ConfigDiagnostic;
+use super::gateway::UPSTREAM_HELP;
 use super::spans::{self, KeySpan, TomlValueKind};
 use super::{Config, ConfigSource, compaction, gateway, providers, renamed, slots};
 use ctxhost_engine::{BUNDLED, Isolation, LEGACY};
@@ -60,6 +61,11 @@ pub(super) fn check_keys(origin: &ConfigSource) -> Vec<ConfigDiagnostic> {
         }
         match all_settings::classify_path(&span.path) {
             PathKind::Foreign => {}
+            PathKind::Item(_) if matches!(span.value, TomlValueKind::Text(_)) => {}
+            PathKind::Item(setting) => {
+                found.push(bad_item(origin, span, setting));
+                unknown_tables.push(&span.path);
+            }
             PathKind::Setting(_) if span.path == ["plugins", "entries", LEGACY, "path"] => {
                 found.push(replaced_fallback(origin, span));
             }
@@ -92,17 +98,48 @@ pub(super) fn check_combinations_without(
     let Ok(mut table) = origin.text.parse::<toml::Table>() else { return Vec::new() };
     lacking.iter().for_each(|path| remove_key(&mut table, path));
     // As text: a second source of values would have the program carry all that reads a config twice, 0.3 MB.
-    let Ok(config) = toml::from_str::<Config>(&table.to_string()) else { return Vec::new() };
+    let read = |table: &toml::Table| toml::from_str::<Config>(&table.to_string()).ok();
+    let mut lacks_provider = false;
+    let config = read(&table).or_else(|| {
+        // A table may need the key that it lacks, and is left out then.
+        let tables = lacking.iter().filter_map(|path| Some(path.split_last()?.1));
+        for path in tables.filter(|path| !path.is_empty()) {
+            if only_at(&table, path).is_some_and(|alone| read(&alone).is_none()) {
+                remove_key(&mut table, path);
+                lacks_provider |= path.first().is_some_and(|name| name == "providers");
+            }
+        }
+        read(&table)
+    });
+    let Some(config) = config else { return Vec::new() };
     let mut found = check_combinations(&config.resolved(origin.clone()));
+    // Their providers may be what was left out.
+    let is_upstream = |path: &[String]| match path {
+        [gateway, table, ..] => gateway == "gateway" && ["upstreams", "models"].contains(&&**table),
+        _ => false,
+    };
     found.retain(|error| {
         path_of(error).is_some_and(|path| {
             let table = path.get(..path.len().saturating_sub(1)).unwrap_or_default();
-            let is_apart =
-                |lack: &Vec<String>| !lack.starts_with(&path) && !lack.starts_with(table);
-            !table.is_empty() && lacking.iter().all(is_apart)
+            // The items of a table with names of the user do not depend on each other.
+            let is_item = matches!(all_settings::classify_path(&path), PathKind::Item(_));
+            let is_apart = |lack: &Vec<String>| {
+                !lack.starts_with(&path) && (is_item || !lack.starts_with(table))
+            };
+            !table.is_empty()
+                && lacking.iter().all(is_apart)
+                && !(lacks_provider && is_upstream(&path))
         })
     });
     found
+}
+
+/// A copy of a table with nothing but what is at a path; `None` without a table there.
+fn only_at(table: &toml::Table, path: &[String]) -> Option<toml::Table> {
+    let (name, inner) = path.split_first()?;
+    let below = table.get(name)?.as_table()?;
+    let kept = if inner.is_empty() { below.clone() } else { only_at(below, inner)? };
+    Some(toml::Table::from_iter([(name.clone(), toml::Value::Table(kept))]))
 }
 
 fn remove_key(table: &mut toml::Table, path: &[String]) {
@@ -210,6 +247,21 @@ fn bad_value(origin: &ConfigSource, span: &KeySpan, setting: &Setting) -> Config
     let error =
         ConfigDiagnostic::new(&origin.name, &origin.text, format!("{key} must be {expectation}"));
     error.with_label(span.value_span.clone(), found).with_help(help)
+}
+
+/// An item that is not text, of a table of texts.
+fn bad_item(origin: &ConfigSource, span: &KeySpan, setting: &Setting) -> ConfigDiagnostic {
+    let key = spans::join_path(&span.path);
+    let help = match setting.kind {
+        SettingKind::Upstreams => UPSTREAM_HELP.to_owned(),
+        _ => {
+            let table = span.path.split_last().map(|(_, table)| table).unwrap_or_default();
+            format!("[{}] is {}", spans::join_path(table), setting.expectation())
+        }
+    };
+    ConfigDiagnostic::new(&origin.name, &origin.text, format!("{key} must be text"))
+        .with_label(span.value_span.clone(), describe_value(&span.value))
+        .with_help(help)
 }
 
 /// The fallback would then be what it replaces.

@@ -120,6 +120,10 @@ impl GatewaySettings {
     }
 }
 
+/// What an upstream is.
+pub(super) const UPSTREAM_HELP: &str =
+    "write a name from [providers], or an address that begins with http:// or https://";
+
 /// Checks that every upstream exists and every pattern is valid.
 pub(super) fn check_gateway(config: &Config, found: &mut Vec<ConfigDiagnostic>) {
     let gateway = &config.gateway;
@@ -149,9 +153,7 @@ pub(super) fn check_gateway(config: &Config, found: &mut Vec<ConfigDiagnostic>) 
         if !is_url(upstream) && config.provider(upstream).is_none() {
             let key = spans::join_path(&["gateway", table, name]);
             let message = format!("unknown provider `{upstream}`");
-            let help =
-                "write a name from [providers], or an address that begins with http:// or https://";
-            found.push(ConfigDiagnostic::conflict(config, &[&key], message, help));
+            found.push(ConfigDiagnostic::conflict(config, &[&key], message, UPSTREAM_HELP));
         }
     }
     check_addresses(config, found);

@@ -26,6 +26,7 @@ mod closest_name;
 mod compaction;
 mod edit;
 mod embedder;
+mod engine_settings;
 mod error;
 mod explain;
 mod failover;
@@ -171,6 +172,7 @@ impl Config {
         if !errors.is_empty() {
             // So that one run of `config check` shows them together.
             errors.extend(check::check_combinations_without(&origin, &errors));
+            errors.extend(engine_settings::check_engine_settings(&origin));
             ConfigDiagnostic::combine(errors)?;
         }
         ConfigDiagnostic::combine(providers::check_dialects(&origin))?;
@@ -178,7 +180,11 @@ impl Config {
             .map_err(|error| Box::new(ConfigDiagnostic::from_toml(name, text, &error)))?;
         let config = config.resolved(origin);
         // After the tables are filled, since defaults take part in these rules.
-        ConfigDiagnostic::combine(check::check_combinations(&config))?;
+        let mut errors = check::check_combinations(&config);
+        if !errors.is_empty() {
+            errors.extend(engine_settings::check_engine_settings(&config.origin));
+        }
+        ConfigDiagnostic::combine(errors)?;
         Ok(config)
     }
 

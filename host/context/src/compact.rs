@@ -13,7 +13,7 @@ use crate::settings::ContextSettings;
 use crate::target::{Budget, Target};
 use ctxhost_engine::{EngineAnswer, SlotError};
 use ctxhost_invariants::{self as invariants, EnforcedPlan, progress};
-use ctxhost_retention::{self as retention, Shares};
+use ctxhost_retention::{self as retention, KnownSecrets, Shares};
 use ctxhost_session::NewCompaction;
 
 /// Compaction attempts per prompt or per manual request. Later attempts ask the engine for more, and after three the
@@ -409,7 +409,7 @@ fn folded_entries(view: &Transcript, plan: &Plan) -> Vec<FoldedEntry> {
             id: entry.id().into(),
             role: entry.role(),
             tokens: entry.tokens(),
-            excerpt: entry.text().chars().take(EXCERPT_CHARS).collect(),
+            excerpt: KnownSecrets::default().excerpt(entry.text(), EXCERPT_CHARS),
         }));
         next = range.end;
     }

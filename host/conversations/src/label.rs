@@ -4,9 +4,13 @@ use axum::http::HeaderMap;
 use axum::http::header::USER_AGENT;
 use ctxhost_engine_api::{Entry, Transcript};
 use ctxhost_text::injected_text;
+use ctxhost_text::redact::redact;
 
 /// The longest title, in characters.
 const TITLE_MAX_CHARS: usize = 72;
+
+/// Characters of a request that are searched for secrets before it is cut to a title.
+const SEARCHED_CHARS: usize = 2_000;
 
 /// The longest client or folder name, in characters.
 const NAME_MAX_CHARS: usize = 40;
@@ -49,11 +53,18 @@ impl ConversationLabel {
         let texts = requests.map(|entry| injected_text::user_text(entry.text()));
         let first = texts.into_iter().find(|text| !text.is_empty());
         ConversationLabel {
-            title: first.map(|text| shorten(&text, TITLE_MAX_CHARS)).unwrap_or_default(),
+            title: first.map(|text| title(&text)).unwrap_or_default(),
             client: client_name(headers),
             folder: folder_name(json),
         }
     }
+}
+
+/// The beginning of a request, without secrets.
+fn title(text: &str) -> String {
+    // Before it is cut: a part of a secret is not recognized.
+    let searched: String = text.chars().take(SEARCHED_CHARS).collect();
+    shorten(&redact(&searched), TITLE_MAX_CHARS)
 }
 
 fn client_name(headers: &HeaderMap) -> String {
@@ -117,6 +128,8 @@ mod tests {
 
     #[test]
     fn titles_are_one_short_line() {
+        let secret = "Deploy key is password=hunter2secretX9 for staging";
+        assert_eq!(title(secret), "Deploy key is password=[redacted:credential] for staging");
         assert_eq!(shorten(" Mend\n the  parser ", 72), "Mend the parser");
         let long = shorten(&"ä ".repeat(80), 10);
         assert_eq!(long, "ä ä ä ä ä…");

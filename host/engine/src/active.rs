@@ -29,6 +29,8 @@ pub struct ActiveEngine {
     pub(super) chain: EngineChain,
     pub(super) bundled: Arc<EngineInstance>,
     pub(super) trial: EngineTrial,
+    /// One for each holder that is idle, and this one.
+    pub(super) idle_marks: Arc<()>,
 }
 
 impl ActiveEngine {
@@ -74,7 +76,12 @@ impl ActiveEngine {
         let delegate = Arc::downgrade(&instance);
         environment.set_delegate(delegate);
         let chain = EngineChain::open(engines, (bundled, &instance), on_errors, environment)?;
-        Ok(ActiveEngine { chain, bundled: instance, trial: EngineTrial::default() })
+        Ok(ActiveEngine {
+            chain,
+            bundled: instance,
+            trial: EngineTrial::default(),
+            idle_marks: Arc::default(),
+        })
     }
 
     engine_calls! { typed_methods SlotResult }

@@ -47,10 +47,12 @@ pub enum LoadError {
         source: std::io::Error,
     },
     /// `ctxhost.lock` names it, and it is not there.
-    #[error("{} is missing; `ctxhost sync` installs what ctxhost.lock names", path.display())]
+    #[error("{} is missing; {}", path.display(), crate::spec::missing_remedy(*has_source))]
     NotInstalled {
         /// The file.
         path: PathBuf,
+        /// Whether `ctxhost.lock` names where its bytes come from.
+        has_source: bool,
     },
     /// It is a folder, a pipe or a device.
     #[error("{} is not a regular file; name the engine's .so", path.display())]
@@ -106,6 +108,16 @@ pub enum LoadError {
         path: PathBuf,
         /// What is wrong.
         reason: String,
+    },
+    /// It is not a library of this kind of system.
+    #[error("{} is {what}; this host needs {needed}", path.display())]
+    ForeignFile {
+        /// The file.
+        path: PathBuf,
+        /// What it is.
+        what: &'static str,
+        /// The format and the machine of this host.
+        needed: String,
     },
     /// It is truncated.
     #[error("{} is cut short: it has {} bytes and its headers speak of {}; copy it again", path.display(), group_thousands(*bytes), group_thousands(*needed))]

@@ -8,6 +8,10 @@ use crate::library::LoadError;
 
 /// Refuses files that are not a library for this platform, or shorter than their headers require.
 pub(super) fn check_object(path: &Path, image: &[u8]) -> Result<(), LoadError> {
+    if let Some(what) = foreign_kind(image) {
+        let needed = format!("{FORMAT} for {}", std::env::consts::ARCH);
+        return Err(LoadError::ForeignFile { path: path.into(), what, needed });
+    }
     let file = object::File::parse(image).map_err(|error| {
         let reason = if image.is_empty() { "it is empty".into() } else { error.to_string() };
         LoadError::NotALibrary { path: path.into(), reason }
@@ -32,6 +36,45 @@ pub(super) fn check_object(path: &Path, image: &[u8]) -> Result<(), LoadError> {
     Ok(())
 }
 
+/// The format of libraries here.
+const FORMAT: &str = if cfg!(target_os = "macos") {
+    "Mach-O"
+} else if cfg!(windows) {
+    "PE"
+} else {
+    "ELF"
+};
+
+/// The formats of libraries, each with what it is called and how its files begin.
+const FORMATS: [(&str, &str, &[&[u8]]); 3] = [
+    ("ELF", "an ELF library", &[b"\x7fELF"]),
+    ("PE", "a Windows library", &[b"MZ"]),
+    // For one machine in either order of bytes, or for several machines.
+    (
+        "Mach-O",
+        "a macOS library",
+        &[
+            b"\xfe\xed\xfa\xce",
+            b"\xfe\xed\xfa\xcf",
+            b"\xce\xfa\xed\xfe",
+            b"\xcf\xfa\xed\xfe",
+            b"\xca\xfe\xba\xbe",
+            b"\xca\xfe\xba\xbf",
+        ],
+    ),
+];
+
+/// What a file is if it does not begin like a library of this system; `None` for one that does, or an empty one.
+fn foreign_kind(image: &[u8]) -> Option<&'static str> {
+    let begins =
+        |(_, _, marks): &&(&str, &str, &[&[u8]])| marks.iter().any(|mark| image.starts_with(mark));
+    match FORMATS.iter().find(begins) {
+        Some((format, ..)) if *format == FORMAT => None,
+        Some((_, what, _)) => Some(what),
+        None => (!image.is_empty()).then_some("not a shared library"),
+    }
+}
+
 /// The name of a machine, as in [`std::env::consts::ARCH`].
 fn machine_name(architecture: Architecture) -> String {
     match architecture {
@@ -43,6 +86,25 @@ fn machine_name(architecture: Architecture) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(not(any(target_os = "macos", windows)))]
+    #[test]
+    fn files_of_other_systems_are_named() {
+        let machine = std::env::consts::ARCH;
+        let refused =
+            |image: &[u8]| check_object(Path::new("engine.so"), image).unwrap_err().to_string();
+        for (image, what) in [
+            (&b"\xcf\xfa\xed\xfe\x07\0\0\x01"[..], "a macOS library"),
+            (b"\xca\xfe\xba\xbe\0\0\0\x02", "a macOS library"),
+            (b"MZ\x90\0", "a Windows library"),
+            (b"fn main() {}", "not a shared library"),
+        ] {
+            let expected = format!("engine.so is {what}; this host needs ELF for {machine}");
+            assert_eq!(refused(image), expected);
+        }
+        assert_eq!(refused(b""), "engine.so is not a shared library (it is empty)");
+        assert!(refused(b"\x7fELF").starts_with("engine.so is not a shared library ("));
+    }
 
     #[test]
     fn a_library_for_another_machine_is_named() {

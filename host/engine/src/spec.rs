@@ -62,7 +62,10 @@ pub enum PinSource {
     #[default]
     Caller,
     /// `ctxhost.lock`.
-    Lock,
+    Lock {
+        /// Whether it names where the bytes come from, so that `ctxhost sync` can install them.
+        has_source: bool,
+    },
     /// `sha256` in its entry of the config.
     Entry,
     /// A valid signature by a trusted key.
@@ -72,13 +75,13 @@ pub enum PinSource {
 impl PinSource {
     /// The error of a pinned file: a missing one that `ctxhost.lock` names can be installed.
     pub fn explain(self, error: LoadError) -> LoadError {
-        match error {
-            LoadError::Unreadable { path, source }
-                if self == PinSource::Lock && source.kind() == ErrorKind::NotFound =>
+        match (error, self) {
+            (LoadError::Unreadable { path, source }, PinSource::Lock { has_source })
+                if source.kind() == ErrorKind::NotFound =>
             {
-                LoadError::NotInstalled { path }
+                LoadError::NotInstalled { path, has_source }
             }
-            other => other,
+            (other, _) => other,
         }
     }
 
@@ -86,7 +89,7 @@ impl PinSource {
     pub fn mismatch_message(self, id: &str, expected: &str, found: &str) -> String {
         let (pin, remedy) = match self {
             PinSource::Caller => ("the pinned", "restore the pinned file".to_owned()),
-            PinSource::Lock => (
+            PinSource::Lock { .. } => (
                 "ctxhost.lock",
                 format!(
                     "`ctxhost sync` restores it if ctxhost.lock names its source, `ctxhost install FILE` from the \
@@ -101,6 +104,15 @@ impl PinSource {
         };
         let (found, expected) = (short_digest(found), short_digest(expected));
         format!("file hash {found} does not match {pin} {expected}; not loaded; {remedy}")
+    }
+}
+
+/// What to do about a file that `ctxhost.lock` pins and that is missing.
+pub(super) fn missing_remedy(has_source: bool) -> &'static str {
+    if has_source {
+        "`ctxhost sync` installs what ctxhost.lock names"
+    } else {
+        "ctxhost.lock names no source for `ctxhost sync`; `ctxhost install FILE` installs it from the file it came from"
     }
 }
 
@@ -208,5 +220,30 @@ impl EngineSpec {
             configured: self.id.clone(),
             found: inspected.meta.id,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_file_is_installed_by_sync_only_with_a_source() {
+        let missing = |source: PinSource| {
+            let error =
+                LoadError::Unreadable { path: "/e.so".into(), source: ErrorKind::NotFound.into() };
+            source.explain(error).to_string()
+        };
+        let with_source = missing(PinSource::Lock { has_source: true });
+        assert_eq!(
+            with_source,
+            "/e.so is missing; `ctxhost sync` installs what ctxhost.lock names"
+        );
+        let without = missing(PinSource::Lock { has_source: false });
+        assert!(
+            without.contains("names no source") && without.contains("install FILE"),
+            "{without}"
+        );
+        assert!(missing(PinSource::Entry).starts_with("cannot read /e.so: "));
     }
 }

@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use super::active::ActiveEngine;
 use super::answer::{EngineAnswer, EngineSet};
 use super::error::SlotError;
+use super::idle::IdleMark;
 use super::quarantine::QuarantineRecord;
 use super::service::{EngineContext, SlotResult};
 
@@ -22,6 +23,9 @@ use super::service::{EngineContext, SlotResult};
 #[derive(Debug, Default)]
 pub(super) struct EngineTrial {
     running: Mutex<Option<TrialRun>>,
+    /// Set once nothing calls these engines, and therefore not the previous ones through them. Before `failure`: dropped
+    /// first, so that `previous` never has fewer users than callers.
+    released: Mutex<Option<IdleMark>>,
     failure: OnceLock<TrialFailure>,
     /// Why these engines serve again, where their successors failed.
     restored_because: Mutex<Option<QuarantineRecord>>,
@@ -82,6 +86,12 @@ impl ActiveEngine {
     /// Ends the trial; the previous engines are not needed any more.
     pub fn end_trial(&self) {
         *self.trial.running.lock() = None;
+    }
+
+    /// Marks the hold on the engines that serve again as idle, once nothing calls these ones any more.
+    pub fn release_previous(&self) {
+        let mark = self.trial_failure().map(|failure| failure.previous.idle_mark());
+        *self.trial.released.lock() = mark;
     }
 
     /// The failure of the trial, after which the previous engines answer every call.

@@ -29,7 +29,7 @@ pub enum GatewayError {
         /// `TLS`, `a token`, or both.
         lacks: &'static str,
         /// What to do.
-        advice: &'static str,
+        advice: String,
     },
     /// The token is too short.
     #[error(

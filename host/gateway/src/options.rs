@@ -118,19 +118,20 @@ pub(super) fn refuse_exposure(
     address: SocketAddr,
     token: bool,
     tls: bool,
+    variable: &str,
 ) -> Result<(), GatewayError> {
     if address.ip().is_loopback() {
         return Ok(());
     }
-    const SET_TOKEN: &str = "set the environment variable of gateway.token_env";
+    let set_token =
+        format!("set {variable} (gateway.token_env) to the output of `openssl rand -hex 24`");
     let (lacks, advice) = match (tls, token) {
         (true, true) => return Ok(()),
-        (false, true) => ("TLS", "use --tls-cert and --tls-key"),
-        (true, false) => ("a token", SET_TOKEN),
-        (false, false) => (
-            "TLS and a token",
-            "use --tls-cert and --tls-key, and set the environment variable of gateway.token_env",
-        ),
+        (false, true) => ("TLS", "use --tls-cert and --tls-key".to_owned()),
+        (true, false) => ("a token", set_token),
+        (false, false) => {
+            ("TLS and a token", format!("use --tls-cert and --tls-key, and {set_token}"))
+        }
     };
     Err(GatewayError::Exposed { address: address.to_string(), lacks, advice })
 }
@@ -161,7 +162,7 @@ mod tests {
     #[test]
     fn public_addresses_need_token_and_tls() {
         let refused = |address: &str, token, tls| {
-            let refused = refuse_exposure(address.parse().unwrap(), token, tls);
+            let refused = refuse_exposure(address.parse().unwrap(), token, tls, "MY_TOKEN");
             refused.map_err(|error| error.to_string())
         };
         for own in ["127.0.0.1:1", "127.8.8.8:1", "[::1]:1"] {
@@ -171,7 +172,7 @@ mod tests {
         let error = refused("0.0.0.0:8787", true, false).unwrap_err();
         assert!(error.starts_with("refusing to listen on 0.0.0.0:8787 without TLS;"), "{error}");
         let error = refused("[::]:8787", false, true).unwrap_err();
-        assert!(error.contains("without a token"), "{error}");
+        assert!(error.contains("without a token; set MY_TOKEN (gateway.token_env)"), "{error}");
         assert!(refused("10.1.1.1:1", false, false).unwrap_err().contains("TLS and a token"));
     }
 }

@@ -82,7 +82,8 @@ impl Gateway {
             let listen = options.listen.as_deref().unwrap_or(&settings.listen);
             let listen = resolve_address(listen).await?;
             if !options.allow_exposed {
-                refuse_exposure(listen, options.token.is_some(), acceptor.is_some())?;
+                let has_token = options.token.is_some();
+                refuse_exposure(listen, has_token, acceptor.is_some(), &settings.token_env)?;
             }
             let upstreams = Upstreams::from_config(&options.config, &options.upstreams)?;
             let runtime = options.runtime().await?;

@@ -16,6 +16,9 @@ pub(super) const PLACEHOLDER: &str = "[redacted:credential]";
 /// recognized. A shorter one could be a word.
 const KNOWN_MIN_CHARS: usize = 8;
 
+/// Characters of a text that are searched for secrets before it is cut to an excerpt.
+const SEARCHED_CHARS: usize = 2_000;
+
 /// The argument of a flag such as `--password`.
 static FLAG: LazyLock<Option<Regex>> = LazyLock::new(|| {
     let name = "(?:password|passwd|pwd|secret|token|api-?key)";
@@ -96,6 +99,24 @@ impl KnownSecrets {
         }
     }
 
+    /// Adds the secrets that a text shows.
+    pub fn learn(&mut self, text: &str) {
+        self.redact_shown(text);
+    }
+
+    /// The first line of a text that is not blank, without secrets and cut to a number of characters.
+    pub fn first_line(&self, text: &str, max_chars: usize) -> String {
+        let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+        self.excerpt(line.trim(), max_chars)
+    }
+
+    /// The first characters of a text, without secrets.
+    pub fn excerpt(&self, text: &str, max_chars: usize) -> String {
+        // Before it is cut: a part of a secret is not recognized.
+        let searched: String = text.chars().take(max_chars.max(SEARCHED_CHARS)).collect();
+        self.redact(&searched).chars().take(max_chars).collect()
+    }
+
     /// Replaces the secrets that a text shows, and adds them.
     pub(super) fn redact_shown(&mut self, text: &str) -> String {
         let text = replace_secrets(text, |kind, secret| {
@@ -146,6 +167,21 @@ mod tests {
         for name in ["path", "tokens", "keyboard"] {
             assert!(!is_secret_field(name), "{name}");
         }
+    }
+
+    #[test]
+    fn an_excerpt_shows_no_part_of_a_secret() {
+        let mut known = KnownSecrets::default();
+        let text = "\n Deploy key is password=hunter2secretX9 for staging\nmore";
+        assert_eq!(
+            known.first_line(text, 60),
+            "Deploy key is password=[redacted:credential] for staging"
+        );
+        assert_eq!(known.first_line(text, 27), "Deploy key is password=[red");
+        assert_eq!(known.excerpt("use hunter2secretX9", 80), "use hunter2secretX9");
+        known.learn(text);
+        assert_eq!(known.excerpt("use hunter2secretX9", 80), "use [redacted:credential]");
+        assert_eq!(known.excerpt("use hunter2secretX9", 8), "use [red");
     }
 
     #[test]

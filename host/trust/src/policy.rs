@@ -136,7 +136,8 @@ impl TrustPolicy {
         path: &Path,
         written: Option<&str>,
     ) -> (TrustVerdict, Result<EngineFile, LoadError>) {
-        let locked = self.lock().and_then(|lock| lock.pin(id)).map(|pin| pin.sha256.as_str());
+        let pin = self.lock().and_then(|lock| lock.pin(id));
+        let locked = pin.map(|pin| pin.sha256.as_str());
         let expected = written.or(locked);
         let found = inspect_pinned(path, expected);
         // The config before the lock: it is what a person wrote.
@@ -156,16 +157,15 @@ impl TrustPolicy {
         };
         let mut verdict = TrustVerdict::new(state);
         verdict.sha256 = expected.map(str::to_owned);
-        verdict.pin_source = match (written, locked) {
+        verdict.pin_source = match (written, pin) {
             (Some(_), _) => PinSource::Entry,
-            (None, Some(_)) => PinSource::Lock,
+            (None, Some(pin)) => PinSource::Lock { has_source: pin.source.is_some() },
             (None, None) => PinSource::Caller,
         };
         verdict.refusal = self.refuse_pins(id, path, written, locked);
         match &found {
             Ok(file) => {
-                let locked = self.lock().and_then(|lock| lock.pin(id));
-                let recorded = locked.filter(|pin| pin.sha256 == file.sha256);
+                let recorded = pin.filter(|pin| pin.sha256 == file.sha256);
                 let recorded = recorded.and_then(|pin| pin.conformance.clone());
                 // A report beside the file counts only for the bytes that it names.
                 let beside = || {

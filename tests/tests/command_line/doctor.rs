@@ -419,3 +419,32 @@ fn a_recording_that_cannot_be_changed_says_what_to_do() {
     assert_eq!(undone.code, Some(0), "{}", undone.err);
     assert!(undone.out.contains("claude-code 9.9, auto"), "{}", undone.out);
 }
+
+#[test]
+fn the_files_of_openclaw_are_not_changed_though_their_format_is_that_of_pi() {
+    let home = home();
+    let file = home.path().join(".openclaw/agents/main/sessions/claw0001.jsonl");
+    let path = file.display().to_string();
+    for arguments in [
+        &["undo", "claw0001"][..],
+        &["restore", "claw0001", "--turn", "1"],
+        &["compact", "claw0001", "--engine", "legacy"],
+        &["fsck", "--repair", path.as_str()],
+    ] {
+        let ran = run(home.path(), arguments);
+        assert_eq!(ran.code, Some(2), "{arguments:?}: {}", ran.err);
+        let named = arguments.iter().find(|word| word.ends_with("claw0001") || **word == path);
+        let named = named.unwrap();
+        let first =
+            format!("error: {named} is a recording of openclaw; recordings are never written\n");
+        assert!(ran.err.contains(&first), "{}", ran.err);
+        let export = format!("`ctxhost export {named} --out session.jsonl`");
+        assert!(ran.err.contains(&export), "{}", ran.err);
+    }
+    let shown = run(home.path(), &["restore", "claw0001", "--turn", "1", "--dry-run"]);
+    assert_eq!(shown.code, Some(0), "{}", shown.err);
+    assert_eq!(fs::read_to_string(&file).unwrap(), pi());
+    let forked = run(home.path(), &["branch", "claw0001"]);
+    assert_eq!(forked.code, Some(0), "{}", forked.err);
+    assert_eq!(fs::read_dir(file.parent().unwrap()).unwrap().count(), 1, "{}", forked.out);
+}

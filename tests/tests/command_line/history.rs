@@ -197,3 +197,30 @@ fn what_cannot_be_done_says_why_and_changes_nothing() {
     assert!(said.contains("cannot open") && said.contains("session.jsonl"), "{said}");
     assert_eq!(fs::read(&path).unwrap(), before);
 }
+
+#[test]
+fn no_command_quotes_a_secret_of_the_user_unasked() {
+    const SECRET: &str = "hunter2secretX9";
+    let folder = tempfile::tempdir().unwrap();
+    let ask = format!("Deploy key is password={SECRET} for staging");
+    let messages = [("user", ask.as_str()), ("assistant", "ok"), ("user", &ask), ("user", "go on")];
+    let lines: String = messages
+        .iter()
+        .map(|(role, text)| serde_json::json!({ "role": role, "content": text }).to_string() + "\n")
+        .collect();
+    fs::write(folder.path().join("recorded.jsonl"), lines).unwrap();
+    run(&folder, &["export", "recorded.jsonl", "--out", "session.jsonl"], 0);
+    let page = ["replay", "session.jsonl", "--window", "32k", "--report", "page.html"];
+    for arguments in [
+        &page[..],
+        &["replay", "session.jsonl", "--window", "32k", "--json"],
+        &["sessions", "show", "session.jsonl"],
+    ] {
+        let printed = run(&folder, arguments, 0);
+        assert!(!printed.contains(SECRET) && printed.contains("[redacted:"), "{printed}");
+    }
+    let page = fs::read_to_string(folder.path().join("page.html")).unwrap();
+    assert!(!page.contains(SECRET) && page.contains("[redacted:"), "{page}");
+    let exported = run(&folder, &["export", "session.jsonl"], 0);
+    assert!(exported.contains(SECRET), "asked for: {exported}");
+}

@@ -9,13 +9,14 @@ use ctxhost_engine::ActiveEngine;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Disposes of an engine once this is its last reference. At the limit its pending calls are cancelled and answered by
+/// Disposes of an engine once nothing else may call it. At the limit its pending calls are cancelled and answered by
 /// the bundled engine; those turns continue with the current engine.
 pub(super) async fn drain(engine: Arc<ActiveEngine>, limit: Duration) {
     let id = engine.configured_id();
     let deadline = Instant::now() + limit;
-    // Turns hold the engine in plain `Arc`s, which cannot be awaited, so the count is polled.
-    while Arc::strong_count(&engine) > 1 {
+    // Turns hold the engine in plain `Arc`s, which cannot be awaited, so the count is polled. Sessions between two turns
+    // hold it too, but take the current engine before they call one.
+    while engine.users() > 0 {
         if Instant::now() >= deadline {
             tracing::warn!(
                 engine = id,
@@ -28,5 +29,6 @@ pub(super) async fn drain(engine: Arc<ActiveEngine>, limit: Duration) {
         sleep(POLL_INTERVAL).await;
     }
     engine.dispose().await;
+    engine.release_previous();
     tracing::debug!(engine = id, "engine disposed");
 }

@@ -1,11 +1,17 @@
 //! The config file and canary state that a running host watches.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
+use serde_json::Value;
 
 use crate::canary::CanaryFolder;
 use crate::file_stamp::FileStamp;
+use ctxhost_config::Config;
+
+/// The tables of which a reload applies what concerns the engine of the slot.
+const APPLIED: [&str; 2] = ["plugins", "timeouts"];
 
 /// A watched config file and the canary of its slot.
 #[derive(Debug)]
@@ -13,6 +19,16 @@ pub(crate) struct ConfigWatch {
     path: PathBuf,
     pub(super) canary_folder: CanaryFolder,
     applied: Mutex<WatchedStamps>,
+    /// The config with which the host started, as JSON.
+    started_with: Value,
+    /// The tables that were reported to need a restart.
+    waiting: Mutex<Vec<String>>,
+    /// Whether the last config was rejected.
+    is_rejected: AtomicBool,
+}
+
+fn tables(config: &Config) -> Value {
+    serde_json::to_value(config).unwrap_or_default()
 }
 
 /// The stamps of the watched files.
@@ -34,7 +50,34 @@ impl ConfigWatch {
         // Absolute, because the process may change its working directory.
         let path = std::path::absolute(config).unwrap_or_else(|_| config.to_owned());
         let canary_folder = CanaryFolder::for_config(state, &path);
-        ConfigWatch { path, canary_folder, applied: Mutex::default() }
+        // A host without a file has the defaults.
+        let started_with = tables(&Config::load(&path).unwrap_or_default());
+        ConfigWatch {
+            path,
+            canary_folder,
+            applied: Mutex::default(),
+            started_with,
+            waiting: Mutex::default(),
+            is_rejected: AtomicBool::new(false),
+        }
+    }
+
+    /// Notes whether the config was rejected; returns whether the one before it was.
+    pub(super) fn note_rejection(&self, is_rejected: bool) -> bool {
+        self.is_rejected.swap(is_rejected, Ordering::Relaxed)
+    }
+
+    /// The tables of a new config that differ from those of the start and that a reload does not apply. `None` if they
+    /// are those of the last call.
+    pub(super) fn take_restart_tables(&self, config: &Config) -> Option<Vec<String>> {
+        let new = tables(config);
+        let changed = new.as_object().into_iter().flatten().filter(|(name, value)| {
+            !APPLIED.contains(&name.as_str()) && self.started_with.get(name.as_str()) != Some(value)
+        });
+        let changed: Vec<String> = changed.map(|(name, _)| format!("[{name}]")).collect();
+        let mut waiting = self.waiting.lock();
+        let before = std::mem::replace(&mut *waiting, changed.clone());
+        (before != changed).then_some(changed)
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -59,5 +102,29 @@ impl ConfigWatch {
             config: current.config != applied.config,
             canary: current.canary != applied.canary,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_that_a_reload_does_not_apply_are_named_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ctxhost.toml");
+        let began = "[gateway]\ndrain_ms = 1000\n";
+        std::fs::write(&path, began).unwrap();
+        let watch = ConfigWatch::new(&path, folder.path());
+        let named = |text: &str| {
+            let config = Config::parse(&path.display().to_string(), text).unwrap();
+            watch.take_restart_tables(&config)
+        };
+        assert_eq!(named(began), None);
+        assert_eq!(named(&format!("{began}[plugins.slots]\ncontext_engine = \"mask\"\n")), None);
+        let changed = "[gateway]\ndrain_ms = 2000\n[budget]\nsafety_margin = 2\n";
+        assert_eq!(named(changed).unwrap(), ["[budget]", "[gateway]"]);
+        assert_eq!(named(changed), None);
+        assert_eq!(named(began).unwrap(), Vec::<String>::new());
     }
 }

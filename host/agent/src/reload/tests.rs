@@ -247,6 +247,27 @@ async fn a_retired_engine_is_disposed_of_once() {
 }
 
 #[tokio::test]
+async fn a_replaced_engine_is_closed_at_once_if_only_idle_sessions_hold_it() {
+    let settings = "swap.drain_ms = 600000\n";
+    let agent = TestAgent::begin(settings, CountingEngine::spec("idle-1", "")).await;
+    agent.send().await;
+    // It fails on trial, so the session holds it, and through it the engine that serves again.
+    agent.replace(&CountingEngine::spec("idle-2", "panic")).await;
+    agent.send().await;
+    agent.replace(&CountingEngine::spec("idle-3", "")).await;
+    soon(|| disposals("idle-2") == 1).await;
+    // The predecessor of the current engine stays warm, an earlier one does not.
+    assert_eq!(disposals("idle-1"), 0);
+    agent.replace(&CountingEngine::spec("idle-4", "")).await;
+    soon(|| disposals("idle-1") == 1).await;
+    agent.send().await;
+    assert!(calls("idle-4").iter().any(|call| call.starts_with("assemble")));
+    agent.runtime.shutdown().await;
+    let engines = ["idle-1", "idle-2", "idle-3", "idle-4"];
+    assert_eq!(engines.map(disposals), [1, 1, 1, 1]);
+}
+
+#[tokio::test]
 async fn an_engine_that_panics_on_trial_is_rolled_back() {
     let mut agent = TestAgent::begin("", CountingEngine::spec("steady", "")).await;
     assert_eq!(agent.send().await, "ledger");

@@ -14,6 +14,7 @@ use super::report::{
 };
 use ctxhost_context::{CompactionOutcome, CompactionVerdict, EMERGENCY_TRIM, Prompt};
 use ctxhost_invariants::InvariantVerifier;
+use ctxhost_retention::KnownSecrets;
 
 /// Characters of a summary in a report.
 const SUMMARY_CHARS: usize = 400;
@@ -36,6 +37,8 @@ pub(super) struct ReplayObserver {
     reported: HashSet<(String, String)>,
     /// The ranges that the previous request omitted.
     omitted: Vec<OmittedRange>,
+    /// The secrets of the user's messages. Reports are printed and passed on.
+    secrets: KnownSecrets,
     times_us: Vec<u64>,
     rejected: u64,
     failed: u64,
@@ -71,8 +74,9 @@ impl ReplayObserver {
 
     /// Starts a turn with a message of the user.
     fn start_turn(&mut self, prompt: &str) {
+        self.secrets.learn(prompt);
         let turn = self.turns.len() as u64 + 1;
-        self.turns.push(TurnRow { turn, prompt: first_line(prompt), ..TurnRow::default() });
+        self.turns.push(TurnRow { turn, prompt: self.first_line(prompt), ..TurnRow::default() });
     }
 
     /// Records a prepared prompt.
@@ -123,6 +127,11 @@ impl ReplayObserver {
             row.shaped_by.push(prompt.engine.clone());
         }
         add(&mut row.layers, &layers);
+    }
+
+    /// The beginning of a text for the report.
+    fn first_line(&self, text: &str) -> String {
+        self.secrets.first_line(text, EXCERPT_CHARS)
     }
 
     /// The results of the run.
@@ -182,7 +191,7 @@ impl ReplayObserver {
                 detail: "folded into the summary".into(),
                 before_tokens: entry.tokens,
                 after_tokens: 0,
-                excerpt: first_line(&entry.excerpt),
+                excerpt: self.first_line(&entry.excerpt),
             });
         }
         self.compactions.push(CompactionRow {
@@ -191,7 +200,7 @@ impl ReplayObserver {
             trigger: outcome.trigger.name().into(),
             engine: outcome.engine.clone(),
             applied,
-            reason,
+            reason: self.secrets.redact(&reason),
             before_tokens: outcome.before_tokens,
             after_tokens: outcome.after_tokens,
             room_used_percent: percent(outcome.after_tokens, self.budget_tokens),
@@ -200,7 +209,7 @@ impl ReplayObserver {
                 && outcome.after_tokens < self.floor_tokens.min(outcome.before_tokens),
             folded_entries: outcome.folded.len() as u64,
             retention: outcome.retention,
-            summary: outcome.summary.chars().take(SUMMARY_CHARS).collect(),
+            summary: self.secrets.excerpt(&outcome.summary, SUMMARY_CHARS),
             engine_us: u64::try_from(outcome.took.as_micros()).unwrap_or(u64::MAX),
         });
         if let Some(turn) = self.turns.last_mut().filter(|_| applied) {
@@ -284,10 +293,10 @@ impl ReplayObserver {
             id: entry.id().into(),
             role: entry.role().name().into(),
             layer: note.layer.clone(),
-            detail: note.detail.clone(),
+            detail: self.secrets.redact(&note.detail),
             before_tokens: entry.tokens(),
             after_tokens,
-            excerpt: first_line(entry.text()),
+            excerpt: self.first_line(entry.text()),
         });
     }
 }
@@ -296,11 +305,6 @@ fn add(sums: &mut BTreeMap<String, u64>, more: &BTreeMap<String, u64>) {
     for (layer, count) in more {
         *sums.entry(layer.clone()).or_default() += count;
     }
-}
-
-fn first_line(text: &str) -> String {
-    let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("");
-    line.trim().chars().take(EXCERPT_CHARS).collect()
 }
 
 fn percent(part: u64, whole: u64) -> f64 {
@@ -312,4 +316,22 @@ fn percent(part: u64, whole: u64) -> f64 {
 fn quantile(sorted: &[u64], percent: usize) -> u64 {
     let at = (sorted.len() * percent / 100).min(sorted.len().saturating_sub(1));
     sorted.get(at).copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_excerpt_shows_a_secret_of_the_user() {
+        let mut observer = ReplayObserver::new(1_000, 0);
+        observer.start_turn("Deploy key is password=hunter2secretX9 for staging");
+        observer.start_turn("hunter2secretX9 is refused");
+        let prompts: Vec<&str> = observer.turns.iter().map(|row| row.prompt.as_str()).collect();
+        let [first, second] = [
+            "Deploy key is password=[redacted:credential] for staging",
+            "[redacted:credential] is refused",
+        ];
+        assert_eq!(prompts, [first, second]);
+    }
 }

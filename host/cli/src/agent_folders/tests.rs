@@ -157,3 +157,26 @@ fn sessions_in_a_database_replace_their_files() {
     assert!(session(database.join("s")).is_in_database());
     assert!(!session(database).is_in_database());
 }
+
+#[test]
+fn files_of_openclaw_are_recognized_by_their_folder() {
+    let home = tempfile::tempdir().unwrap();
+    let sessions = home.path().join("disk/agents/main/sessions");
+    std::fs::create_dir_all(&sessions).unwrap();
+    std::fs::write(sessions.join("a.jsonl"), "").unwrap();
+    // The state folder is a link, and the file is named without it.
+    std::os::unix::fs::symlink(home.path().join("disk"), home.path().join(".openclaw")).unwrap();
+    let value = home.path().as_os_str().to_owned();
+    let folders = agent_folders(|name| (name == "HOME").then(|| value.clone()));
+    let is_openclaw = |path: &str| is_below(&home.path().join(path), &folders, "openclaw");
+    for path in [
+        ".openclaw/agents/main/sessions/a.jsonl",
+        "disk/agents/main/sessions/a.jsonl",
+        ".openclaw/agents/main/agent/openclaw-agent.sqlite/id",
+    ] {
+        assert!(is_openclaw(path), "{path}");
+    }
+    for path in ["a.jsonl", ".openclaw/openclaw.json", ".pi/agent/sessions/w/a.jsonl"] {
+        assert!(!is_openclaw(path), "{path}");
+    }
+}

@@ -238,6 +238,8 @@ impl EngineLine {
         let id = &self.id;
         let place = match &self.real_path {
             Some(real) => Some(format!("{id}: {} → {real}\n", self.source)),
+            // A problem with the file names it.
+            None if self.problem.as_ref().is_some_and(|why| why.contains(&self.source)) => None,
             None => (self.file() != self.source).then(|| format!("{id}: {}\n", self.source)),
         };
         let story = self.failures.as_ref().map(FailureRecord::summary);

@@ -39,6 +39,8 @@ pub(crate) struct GridColumn {
     name: String,
     alignment: CellAlignment,
     wraps: bool,
+    /// Whether its words are copied as a whole, such as paths.
+    keeps_words: bool,
     zeros: ZeroColumn,
 }
 
@@ -58,6 +60,7 @@ impl GridColumn {
             name: name.to_owned(),
             alignment: CellAlignment::Left,
             wraps: false,
+            keeps_words: false,
             zeros: ZeroColumn::Shown,
         }
     }
@@ -70,6 +73,11 @@ impl GridColumn {
     /// Wraps this column on a narrow terminal.
     pub(crate) fn wrapping(self) -> Self {
         GridColumn { wraps: true, ..self }
+    }
+
+    /// Wraps this column, but breaks no word: where one does not fit, the column goes below the rows.
+    pub(crate) fn wrapping_words(self) -> Self {
+        GridColumn { keeps_words: true, ..self.wrapping() }
     }
 
     /// Hides this column if all of it is 0 or empty.
@@ -99,7 +107,7 @@ impl Grid {
     /// fit either, each row becomes a block of lines.
     pub(crate) fn render(&self, style: TextStyle) -> String {
         let (shown, zeros) = self.without_zero_columns();
-        shown.fit(style) + &zero_line(&zeros, style)
+        shown.fit(style) + &zeros.line("in every row", style)
     }
 
     /// Renders the table if it fits, else transposed: one line for each column, and as many rows side by side as fit.
@@ -108,9 +116,14 @@ impl Grid {
         let fits = |grid: &Grid| style.width.is_none_or(|width| grid.width() <= usize::from(width));
         // Many numeric columns cannot wrap, but few rows fit side by side.
         let blocks = if fits(&shown) { None } else { shown.transposed_blocks(fits) };
+        let of_all = match (&blocks, self.columns.first()) {
+            // The rows are columns now, and what they are is the name of the first one.
+            (Some(_), Some(first)) => format!("for every {}", first.name),
+            _ => "in every row".to_owned(),
+        };
         let blocks = blocks.unwrap_or_else(|| vec![shown]);
         let text: Vec<String> = blocks.iter().map(|block| block.fit(style)).collect();
-        text.join("\n") + &zero_line(&zeros, style)
+        text.join("\n") + &zeros.line(&of_all, style)
     }
 
     /// The rows transposed, in tables that fit; `None` without rows, or if one does not fit.
@@ -129,21 +142,26 @@ impl Grid {
         (!blocks.is_empty()).then_some(blocks)
     }
 
-    /// Without the columns that hide if they are zero; the names of those that have to be named.
-    fn without_zero_columns(&self) -> (Grid, Vec<String>) {
+    /// Without the columns that hide if they are zero, and those of them that have to be named.
+    fn without_zero_columns(&self) -> (Grid, ZeroColumns) {
         let is_zero = |cell: &String| matches!(cell.as_str(), "" | "0" | DASH);
         let hides = |index: usize, column: &GridColumn| {
             column.zeros != ZeroColumn::Shown
                 && !self.rows.is_empty()
                 && self.rows.iter().all(|row| row.get(index).is_none_or(is_zero))
         };
-        let (mut columns, mut kept, mut zeros) = (Vec::new(), Vec::new(), Vec::new());
+        // A dash is an unknown figure, not 0.
+        let has = |index: usize, figure: &str| {
+            self.rows.iter().any(|row| row.get(index).is_some_and(|cell| cell == figure))
+        };
+        let (mut columns, mut kept, mut zeros) = (Vec::new(), Vec::new(), ZeroColumns::default());
         for (index, column) in self.columns.iter().enumerate() {
             if !hides(index, column) {
                 columns.push(column.clone());
                 kept.push(index);
-            } else if column.zeros == ZeroColumn::Named {
-                zeros.push(column.name.clone());
+            } else if column.zeros == ZeroColumn::Named && has(index, "0") {
+                zeros.names.push(column.name.clone());
+                zeros.has_unknown |= has(index, DASH);
             }
         }
         let cells = |row: &Vec<String>| -> Vec<String> {
@@ -161,17 +179,27 @@ impl Grid {
         let (wrapping, fixed): (Vec<usize>, Vec<usize>) =
             all.iter().partition(|index| self.columns.get(**index).is_some_and(|it| it.wraps));
         let fixed_width = widest_line(&self.layout(&fixed, None).replace(ROW_END, " "));
+        // With the blanks around each wrapping column.
+        let room = width.saturating_sub(fixed_width + 2 * wrapping.len()) / wrapping.len().max(1);
+        let is_cut = wrapping.iter().any(|index| self.longest_kept_word(*index) > room);
         match wrapping.as_slice() {
             [] => self.stacked(width, style),
-            [below] if fixed_width <= width && width < fixed_width + MIN_WRAP_WIDTH => {
+            [below] if fixed_width <= width && (is_cut || width < fixed_width + MIN_WRAP_WIDTH) => {
                 let rows = self.paint_rows(&self.layout(&fixed, None), style);
                 self.with_text_below(&rows, *below, width)
             }
-            _ if fixed_width + wrapping.len() * MIN_WRAP_WIDTH <= width => {
+            _ if !is_cut && fixed_width + wrapping.len() * MIN_WRAP_WIDTH <= width => {
                 self.paint_rows(&self.layout(&all, style.width), style).concat()
             }
             _ => self.stacked(width, style),
         }
+    }
+
+    /// The width of the longest word that must not be broken in a column.
+    fn longest_kept_word(&self, index: usize) -> usize {
+        let keeps_words = self.columns.get(index).is_some_and(|column| column.keeps_words);
+        let cells = self.rows.iter().filter(|_| keeps_words).filter_map(|row| row.get(index));
+        cells.flat_map(|cell| cell.split_whitespace()).map(display_width).max().unwrap_or(0)
     }
 
     fn width(&self) -> usize {
@@ -277,12 +305,23 @@ impl Grid {
     }
 }
 
-/// Names the columns that are hidden because all of them are 0.
-fn zero_line(names: &[String], style: TextStyle) -> String {
-    if names.is_empty() {
-        return String::new();
+/// The columns that are hidden because all of their figures are 0.
+#[derive(Default)]
+struct ZeroColumns {
+    names: Vec<String>,
+    /// Whether rows have no figure there.
+    has_unknown: bool,
+}
+
+impl ZeroColumns {
+    fn line(&self, of_all: &str, style: TextStyle) -> String {
+        if self.names.is_empty() {
+            return String::new();
+        }
+        let known = if self.has_unknown { " with figures" } else { "" };
+        let names = self.names.join(", ");
+        format!("{}\n", style.paint(Tone::Quiet, &format!("0 {of_all}{known}: {names}")))
     }
-    format!("{}\n", style.paint(Tone::Quiet, &format!("0 in every row: {}", names.join(", "))))
 }
 
 #[cfg(test)]
@@ -318,6 +357,38 @@ mod tests {
                 assert!(text.contains("legacy") && text.contains("hand"), "{text}");
             }
         }
+    }
+
+    #[test]
+    fn a_file_name_is_not_broken() {
+        let columns =
+            vec![GridColumn::right("stored"), GridColumn::left("session").wrapping_words()];
+        let mut grid = Grid::new(columns);
+        let name = "2026-11-21T09-01-00-000Z_0123456789abcdef.jsonl";
+        grid.row(["12.5 KiB", name].map(str::to_owned).to_vec(), Tone::Plain);
+        for width in 40..100 {
+            let text = grid.render(TextStyle { color: false, width: Some(width) });
+            assert!(text.contains(name), "{width}: {text}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_figure_is_not_zero() {
+        let shown = |cells: [&str; 2], width| {
+            let columns = vec![GridColumn::left("engine"), GridColumn::right("peak")];
+            let mut grid = Grid::new(
+                columns.into_iter().chain([GridColumn::right("repairs").named_if_zero()]).collect(),
+            );
+            for (engine, repairs) in ["legacy", "mask"].into_iter().zip(cells) {
+                grid.row([engine, "1,234,567", repairs].map(str::to_owned).to_vec(), Tone::Plain);
+            }
+            let text = grid.render_or_transpose(TextStyle { color: false, width });
+            text.lines().last().unwrap_or_default().to_owned()
+        };
+        assert_eq!(shown(["0", "0"], None), "0 in every row: repairs");
+        assert_eq!(shown(["0", DASH], None), "0 in every row with figures: repairs");
+        assert!(!shown([DASH, DASH], None).contains("repairs"));
+        assert_eq!(shown(["0", "0"], Some(15)), "0 in every row: repairs", "does not fit at all");
     }
 
     #[test]

@@ -1,10 +1,15 @@
 //! Wraps lines at the width of a terminal.
 
+use std::borrow::Cow;
+
 use textwrap::core::{Word, display_width};
 use textwrap::{Options, WordSeparator, WordSplitter, WrapAlgorithm};
 
 /// Indentation of a continued line, relative to its first one.
 const HANGING_INDENT: usize = 2;
+
+/// Columns between the stops of a terminal's tabulator.
+const TAB_WIDTH: usize = 8;
 
 /// Added to the lines of a wrapped command, so that a copy of them still runs.
 const COMMAND_CONTINUES: &str = " \\";
@@ -18,7 +23,27 @@ pub(crate) fn wrap(text: &str, width: usize) -> String {
 
 /// Width of the widest line, in columns of a terminal.
 pub(crate) fn widest_line(text: &str) -> usize {
-    text.lines().map(|line| display_width(line.trim_end())).max().unwrap_or(0)
+    text.lines().map(|line| display_width(&expand_tabs(line.trim_end()))).max().unwrap_or(0)
+}
+
+/// A line with blanks in place of its tabs, which have no width of their own.
+fn expand_tabs(line: &str) -> Cow<'_, str> {
+    if !line.contains('\t') {
+        return Cow::Borrowed(line);
+    }
+    let mut expanded = String::with_capacity(line.len() + TAB_WIDTH);
+    // The column, counted on: measuring all before each tab would take long on lines with many.
+    let mut column = 0;
+    for (at, part) in line.split('\t').enumerate() {
+        if at > 0 {
+            let blanks = TAB_WIDTH - column % TAB_WIDTH;
+            expanded.extend(std::iter::repeat_n(' ', blanks));
+            column += blanks;
+        }
+        expanded.push_str(part);
+        column += display_width(part);
+    }
+    Cow::Owned(expanded)
 }
 
 fn wrap_line(line: &str, width: usize) -> String {
@@ -26,9 +51,11 @@ fn wrap_line(line: &str, width: usize) -> String {
         Some(text) => (text, "\n"),
         None => (line, ""),
     };
-    if display_width(text) <= width {
+    let expanded = expand_tabs(text);
+    if display_width(&expanded) <= width {
         return line.to_owned();
     }
+    let text = expanded.as_ref();
     let blanks = text.chars().take_while(|char| *char == ' ').count();
     // A deep indent would leave no room for the text.
     let indent = " ".repeat((blanks + HANGING_INDENT).min(width / 2));
@@ -151,6 +178,15 @@ mod tests {
             "  下一件：\n    `ctxhost fsck`\n    ，谢谢\n"
         );
         assert_eq!(wrap("an `open mark of a text\n", 12), "an `open\n  mark of a\n  text\n");
+    }
+
+    #[test]
+    fn a_tab_takes_room_to_the_next_stop() {
+        assert_eq!(widest_line("a\tb\n\t\u{1b}[1mc\u{1b}[0m\td"), 17);
+        assert_eq!(wrap("12\tone two\n", 16), "12\tone two\n");
+        let wrapped = wrap("12\tone two three\n", 16);
+        assert_eq!(wrapped, "12      one two\n  three\n");
+        assert!(widest_line(&wrapped) <= 16);
     }
 
     #[test]

@@ -47,7 +47,7 @@ fn to_text(usage: &DiskUsage, roots: &[PathBuf], style: TextStyle) -> String {
         GridColumn::right("logical"),
         GridColumn::right("stored"),
         GridColumn::right("dedup"),
-        GridColumn::left("session").wrapping(),
+        GridColumn::left("session").wrapping_words(),
     ]);
     for session in &usage.sessions {
         let names = roots.iter().filter_map(|root| session.path.strip_prefix(root).ok());

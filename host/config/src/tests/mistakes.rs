@@ -336,3 +336,28 @@ fn an_address_with_a_variable_is_refused() {
     let text = "[providers.p]\ndialect = \"openai\"\nbase_url = \"http://${HOST}/v1\"\n";
     assert!(line(text).contains("${NAME} is not replaced in it"), "{}", line(text));
 }
+
+#[test]
+fn errors_of_engines_and_upstreams_are_shown_beside_others() {
+    let text = "[plugins.entries.legacy.config]\nwindw = 3\nmode = 5\n[gateway]\nlisten = 8787\n\
+                [gateway.models]\n\"gpt-*\" = \"nowhere\"\n\"o-*\" = { provider = \"x\" }\n\
+                [models.\"openai/gpt-4o\"]\nwindow = 128000\n";
+    let text = shown(&refusal(text));
+    for part in [
+        "engine `legacy` rejects its setting `windw`: unknown setting \"windw\"",
+        "gateway.listen must be",
+        "unknown provider `nowhere`",
+        "gateway.models.\"o-*\" must be text",
+        "write a name from [providers]",
+        "unknown key `window`",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
+fn a_provider_with_an_error_is_not_an_unknown_one() {
+    let text = "[providers.near]\ndialect = 5\n[gateway.models]\n\"gpt-*\" = \"near\"\n";
+    let text = shown(&refusal(text));
+    assert!(text.contains("dialect must be") && !text.contains("unknown provider"), "{text}");
+}

@@ -36,7 +36,7 @@ fn errors_in_tools_are_shown_at_their_line() {
         ("[mcp.a]\nargs = []", "needs `command` to start it, or `url`"),
         ("[mcp.a]\ncommand = \"x\"\nurl = \"http://x\"", "either `command` or `url`"),
         ("[mcp.a]\ncomand = \"x\"", "unknown key `comand` in [mcp.a]"),
-        ("[mcp.a]\ncommand = \"x\"\nenv = { A = 1 }", "invalid type"),
+        ("[mcp.a]\ncommand = \"x\"\nenv = { A = 1 }", "mcp.a.env.A must be text"),
     ] {
         let error = Config::parse("ctxhost.toml", text).unwrap_err();
         let mut text_of_error = error.to_string();
