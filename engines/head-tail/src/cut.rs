@@ -2,7 +2,7 @@
 
 use ctxhost_engine_api::transcript::tokens::CHARS_PER_TOKEN;
 use ctxhost_engine_api::{EntryKind, Flags, Role, Transcript};
-use ctxhost_engine_kit::budget::{RequestBudget, filled_tokens, settled_tokens, turn_floor_tokens};
+use ctxhost_engine_kit::budget::{RequestBudget, filled_tokens, turn_floor_tokens};
 use ctxhost_engine_kit::cuts;
 use ctxhost_engine_kit::exchange::NewestExchange;
 use ctxhost_engine_kit::history_fold::HistoryFold;
@@ -16,6 +16,9 @@ use crate::settings::Settings;
 const LEAST_MIDDLE_TOKENS: u64 = 500;
 /// Part of a result that summary and ledger get at least, if they need it: a longer tail would leave the older requests out.
 const LEAST_ROOM_PART: u64 = 4;
+/// Part of the trigger that stays free after a compaction, so that the next one is some turns away. A larger one would hide names of
+/// the newest steps where the trigger is the whole budget.
+const FREE_PART: u64 = 8;
 /// Halvings of the tail before only its newest frame is left.
 const TAIL_HALVINGS: u32 = 2;
 
@@ -185,7 +188,7 @@ pub(crate) fn choose_cut(
 ) -> Option<MiddleCut> {
     let (trigger_tokens, budget_tokens) = (settings.trigger_tokens(room), room.budget_tokens);
     let target_tokens = share_of(budget_tokens, settings.target_share);
-    let aim_tokens = target_tokens.min(settled_tokens(trigger_tokens));
+    let aim_tokens = target_tokens.min(trigger_tokens - trigger_tokens / FREE_PART);
     // A further attempt means that the last result was too large.
     let filled_tokens = if attempt > 1 { 0 } else { filled_tokens(budget_tokens, trigger_tokens) };
     let goal = CutGoal { settings, trigger_tokens, budget_tokens, aim_tokens, filled_tokens };

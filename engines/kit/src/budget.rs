@@ -60,12 +60,7 @@ const FREE_SHARE: f64 = 0.25;
 
 /// The size up to which a compaction fills its result, in tokens, for an engine that compacts from `trigger_tokens` on.
 pub fn filled_tokens(budget_tokens: u64, trigger_tokens: u64) -> u64 {
-    share_of(budget_tokens, FILLED_SHARE).min(settled_tokens(trigger_tokens))
-}
-
-/// The size that the result of a compaction should not exceed, in tokens, so that the next one is some turns away.
-pub fn settled_tokens(trigger_tokens: u64) -> u64 {
-    share_of(trigger_tokens, 1.0 - FREE_SHARE)
+    share_of(budget_tokens, FILLED_SHARE).min(share_of(trigger_tokens, 1.0 - FREE_SHARE))
 }
 
 /// The minimum size after a compaction, in tokens: a share of the budget, at most the size of the

@@ -1,5 +1,7 @@
 //! The state of a session by the budget it was made for, so that one small request costs later large ones nothing.
 
+use ctxhost_engine_api::serde_json::{self, Map, Value};
+use serde::de::{DeserializeOwned, Deserializer, Error};
 use serde::{Deserialize, Serialize};
 
 /// State does not count for a budget that is at least this many times the one it was made for.
@@ -10,26 +12,47 @@ const MIN_RATIO: u64 = 2;
 const MAX_STATES: usize = 4;
 
 /// The states of one session. The one in use is that of the present budget.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct BudgetStates<T> {
     // Flat, so that state stored without a budget can be read, and has no other form.
     #[serde(flatten)]
     used: BudgetState<T>,
     /// The others, the one used last first.
-    #[serde(rename = "otherBudgets", default = "Vec::new", skip_serializing_if = "Vec::is_empty")]
+    #[serde(rename = "otherBudgets", skip_serializing_if = "Vec::is_empty")]
     others: Vec<BudgetState<T>>,
     #[serde(skip)]
     present: Option<u64>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 struct BudgetState<T> {
     #[serde(flatten)]
     state: T,
     /// The smallest budget that decided anything in it, in tokens; `None` if it is empty or was stored
     /// without a budget, and counts for the next one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     budget: Option<u64>,
+}
+
+// By hand: a flattened field cannot be read if it has a map with numbers as keys, which JSON writes as texts.
+impl<'de, T: DeserializeOwned> Deserialize<'de> for BudgetStates<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let mut fields = Map::<String, Value>::deserialize(from)?;
+        let others: Vec<Map<String, Value>> = fields
+            .remove("otherBudgets")
+            .map_or(Ok(Vec::new()), serde_json::from_value)
+            .map_err(D::Error::custom)?;
+        let used = BudgetState::from_fields(fields).map_err(D::Error::custom)?;
+        let others = others.into_iter().map(BudgetState::from_fields).collect::<Result<_, _>>();
+        Ok(BudgetStates { used, others: others.map_err(D::Error::custom)?, present: None })
+    }
+}
+
+impl<T: DeserializeOwned> BudgetState<T> {
+    fn from_fields(mut fields: Map<String, Value>) -> serde_json::Result<BudgetState<T>> {
+        let budget = fields.remove("budget").map_or(Ok(None), serde_json::from_value)?;
+        Ok(BudgetState { state: serde_json::from_value(Value::Object(fields))?, budget })
+    }
 }
 
 impl<T> BudgetState<T> {
@@ -105,12 +128,16 @@ impl<T> BudgetStates<T> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
     struct Cuts {
         #[serde(default)]
         cuts: Vec<String>,
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        chars: BTreeMap<u64, u64>,
     }
 
     fn decide(states: &mut BudgetStates<Cuts>, budget: u64, cut: &str) {
@@ -160,6 +187,18 @@ mod tests {
         let mut again: BudgetStates<Cuts> = serde_json::from_str(&json).unwrap();
         assert_eq!(cuts(&mut again, 10_000), "old new");
         assert_eq!(cuts(&mut again, 200_000), "");
+    }
+
+    #[test]
+    fn maps_with_numbers_as_keys_are_read_back() {
+        let mut states = BudgetStates::default();
+        decide(&mut states, 10_000, "small");
+        states.decide().chars.insert(62, 12_720);
+        decide(&mut states, 100_000, "large");
+        let json = serde_json::to_string(&states).unwrap();
+        let mut again: BudgetStates<Cuts> = serde_json::from_str(&json).unwrap();
+        again.select(10_000);
+        assert_eq!(again.state().chars.get(&62), Some(&12_720));
     }
 
     #[test]

@@ -76,7 +76,7 @@ const START_PATTERN: &str = concat!(
 
 /// Headings of lists of rules. "Implement these rules:" and "The rules of the API:" announce the rules of something else.
 const RULE_LABELS: &str = concat!(
-    r"(?:and |please |here (?:are|is) |these are )*(?:my |our |the |some |these |general |basic |a few )*(?:[^ :]+[- ])?(?:ground rules|house rules|rules|style(?: ?guide| rules)?|conventions?|guidelines|preferences)(?: (?:for|in|of) (?:all|every|each|you|us|me|this (?:chat|conversation|session|project|repo(?:sitory)?|book|text)|(?:the|our|my) (?:answers?|reports?|replies|texts?|brochure|book|code|commits?|project|repo(?:sitory)?|docs|documentation|team))[^:]*)?",
+    r"(?:and |please |here (?:are|is) |these are )*(?:my |our |the |some |these |general |basic |a few )*(?:[^ :]+[- ])?(?:rules|style(?: ?guide| rules)?|conventions?|guidelines|preferences)(?: (?:for|in|of) (?:all|every|each|you|us|me|this (?:chat|conversation|session|project|repo(?:sitory)?|book|text)|(?:the|our|my) (?:answers?|reports?|replies|texts?|brochure|book|code|commits?|project|repo(?:sitory)?|docs|documentation|team))[^:]*)?",
     r"|(?:meine |unsere |die |hier |sind |ein paar |allgemeine )*(?:regeln|stilregeln|stil|konventionen|vorgaben|vorlieben)(?: (?:für|in|im) [^:]{2,40})?|(?:mes |nos |les )*(?:règles|consignes|conventions|préférences)(?: (?:pour|de) [^:]{2,40})?|(?:mis |nuestras |las )*(?:reglas|normas|preferencias|convenciones)(?: (?:para|de) [^:]{2,40})?",
     r"|(?:minhas |nossas |as )*(?:regras|normas|preferências)(?: (?:para|de) [^:]{2,40})?|(?:le |le mie |le nostre )*(?:regole|preferenze|convenzioni)(?: (?:per|di) [^:]{2,40})?|(?:mijn |onze |de )*(?:regels|voorkeuren)(?: voor [^:]{2,40})?|(?:moje |nasze )*(?:zasady|reguły)(?: dla [^:]{2,40})?|(?:мои |наши |общие )*правила(?: для [^:]{2,40})?|kurallar(?:ım)?|aturan(?: untuk [^:]{2,40})?|quy tắc[^:]{0,40}",
     r"|[^，。:：]{0,8}(?:规则|規則|规范|規範|约定|約定)|[^、。:：]{0,8}(?:ルール|規約|決まり)|[^.:：]{0,8}(?:규칙|원칙)|القواعد|قواعد[^:]{0,20}|नियम",
@@ -131,14 +131,14 @@ pub(crate) fn find_rules_and_hints(text: &str) -> impl Iterator<Item = RuleSente
 
 /// A sentence of the user, or an item of a list of rules.
 #[derive(Clone, Copy, Debug)]
-struct ReadSentence<'t> {
+struct UserSentence<'t> {
     text: &'t str,
     /// Whether the heading of its list says that it is a rule.
     is_listed_rule: bool,
 }
 
 /// The user's own sentences at both ends of a message.
-fn read_sentences(text: &str) -> Vec<ReadSentence<'_>> {
+fn read_sentences(text: &str) -> Vec<UserSentence<'_>> {
     let head = text.floor_char_boundary(text.len().min(READ_BYTES));
     let tail = text.ceil_char_boundary(text.len().saturating_sub(READ_BYTES)).max(head);
     let own = own_ranges(text).into_iter();
@@ -154,17 +154,17 @@ fn read_sentences(text: &str) -> Vec<ReadSentence<'_>> {
         }
         let is_listed_rule = is_list_of_rules && item.len() < line.len();
         if is_listed_rule {
-            all.push(ReadSentence { text: item, is_listed_rule });
+            all.push(UserSentence { text: item, is_listed_rule });
         } else {
             let sentences = sentences(item).filter(|sentence| !sentence.trim().is_empty());
-            all.extend(sentences.map(|text| ReadSentence { text, is_listed_rule }));
+            all.extend(sentences.map(|text| UserSentence { text, is_listed_rule }));
         }
     }
     all
 }
 
 /// The rule in a sentence that the one before it does not hand over, and the next one does not reject.
-fn rule_at(sentences: &[ReadSentence<'_>], at: usize) -> Option<String> {
+fn rule_at(sentences: &[UserSentence<'_>], at: usize) -> Option<String> {
     let sentence = sentences.get(at)?;
     let listed = || sentence.is_listed_rule.then(|| listed_rule(sentence.text)).flatten();
     let rule = parse_rule(sentence.text).or_else(listed)?;
@@ -333,7 +333,7 @@ mod tests {
     #[test]
     fn the_items_of_a_list_of_rules_are_rules() {
         for label in [
-            "House style for the brochure:",
+            "Team style for the brochure:",
             "## Our conventions",
             "**Ground rules:**",
             "Please use the text below.\nRegeln für alle Berichte:",

@@ -466,11 +466,11 @@ mod tests {
     #[test]
     fn a_change_of_one_value_leaves_the_rest_of_a_rule() {
         let rules = [
-            "Lord Brock brings 4 guests, must not sit near the Hales, and needs a ramp.",
-            "Correction: from now on Lord Brock brings 6 guests.",
+            "Lord Brock brings 4 people, must not sit near the Hales, and needs a ramp.",
+            "Correction: from now on Lord Brock brings 6 people.",
         ];
         assert_eq!(valid(&rules), rules);
-        let replaced = RuleSubject::new("Actually Lord Brock brings 6 guests.");
+        let replaced = RuleSubject::new("Actually Lord Brock brings 6 people.");
         let intake = "Ms Aydin must not get penicillin or latex, and takes 5 mg of ramipril.";
         let changed = RuleSubject::new("Actually ramipril is 10 mg.");
         for (later, earlier) in [(replaced, rules[0]), (changed, intake)] {

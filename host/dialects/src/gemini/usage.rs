@@ -32,7 +32,7 @@ impl GeminiCounts {
 
     pub(super) fn usage(self) -> TokenUsage {
         // Gemini's prompt count includes cached tokens, `TokenUsage::input` does not. What Google's own tools found
-        // (`toolUsePromptTokenCount`) is no part of the prompt.
+        // (`toolUsePromptTokenCount`) is not part of the prompt.
         let input = self.prompt.saturating_sub(self.cached);
         let output = self.candidates.saturating_add(self.thoughts);
         TokenUsage { input, output, cache_read: self.cached, ..TokenUsage::default() }.with_total()
