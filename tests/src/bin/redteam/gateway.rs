@@ -61,8 +61,10 @@ impl Stand {
                 let rest = said.split_once(mark)?.1;
                 Some(rest.split_whitespace().next()?.to_owned())
             };
-            if let (Some(address), Some(dashboard)) =
-                (find("listening http://"), find("dashboard http://"))
+            // Without a state folder there is no link.
+            let no_link = || said.contains("no link to the dashboard").then(String::new);
+            let dashboard = find("dashboard http://").or_else(no_link);
+            if let (Some(address), Some(dashboard)) = (find("listening http://"), dashboard)
                 && said.ends_with('\n')
             {
                 let dashboard = dashboard.trim_start_matches(&address).to_owned();
