@@ -218,7 +218,7 @@ impl DagSession {
         room_tokens: u64,
         layout: &mut RequestLayout,
     ) -> NameSet {
-        let mut shown = self.shown_names(transcript, layout);
+        let mut shown = self.index.shown_and_head_names(transcript, layout);
         let names = self.render_names(&shown, room_tokens);
         shown.extend(names.names.iter().copied());
         layout.append_head(&names.text, names.names);
@@ -239,17 +239,6 @@ impl DagSession {
         shown.extend(others.flat_map(|text| self.index.names.name_numbers(text)));
         let names = self.render_names(&shown, room_tokens).text;
         layout.newer_names = join_texts([std::mem::take(&mut layout.newer_names), names]);
-    }
-
-    /// The names that the entries and the head of a layout show.
-    pub(crate) fn shown_names(
-        &self,
-        transcript: &Transcript,
-        layout: &mut RequestLayout,
-    ) -> NameSet {
-        let mut shown = self.index.shown_names(transcript, layout);
-        shown.extend(layout.read_head_names(&self.index.names).iter().copied());
-        shown
     }
 
     /// The heaviest names that are not in `shown`.

@@ -57,7 +57,7 @@ impl DagSession {
         let plan = self.index.render_plan(transcript, budget_tokens, &layout);
         layout.newer_names = join_texts([outline, plan]);
         let name_tokens = share_of(split.names, NAME_SHARE);
-        let shown = self.shown_names(transcript, &mut layout);
+        let shown = self.index.shown_and_head_names(transcript, &mut layout);
         self.add_newer_names(shown, name_tokens, &mut layout);
         frees_enough(&layout).then_some(layout)
     }

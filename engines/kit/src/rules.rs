@@ -4,6 +4,7 @@ mod changes;
 mod forms;
 mod known_subjects;
 mod narrative;
+mod rule_lines;
 mod subject;
 mod things;
 mod user_rules;
@@ -23,7 +24,8 @@ use ctxhost_text::own_text::own_ranges;
 pub use changes::parse_hint;
 pub(crate) use known_subjects::KnownSubjects;
 pub(crate) use narrative::rejects_previous;
-pub use subject::{RuleLines, RuleSubject, drop_replaced};
+pub use rule_lines::{RuleLines, drop_replaced};
+pub use subject::RuleSubject;
 pub use user_rules::{RuleList, UserRules};
 
 /// Cues of a rule or preference, in the languages most common among agents.

@@ -37,7 +37,7 @@ impl RecallSession {
         if layout.hides_rule_from(last.cut, &self.rules) {
             return None;
         }
-        let shown = self.shown_names(transcript, &mut layout);
+        let shown = self.index.shown_and_head_names(transcript, &mut layout);
         self.add_newer(transcript, budget_tokens, &split, &shown, &mut layout);
         frees_enough(&layout).then_some(layout)
     }

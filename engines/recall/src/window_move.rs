@@ -206,17 +206,6 @@ impl RecallSession {
         shown
     }
 
-    /// The names that the entries and the head of a layout show.
-    pub(crate) fn shown_names(
-        &self,
-        transcript: &Transcript,
-        layout: &mut RequestLayout,
-    ) -> NameSet {
-        let mut shown = self.index.shown_names(transcript, layout);
-        shown.extend(layout.read_head_names(&self.index.names).iter().copied());
-        shown
-    }
-
     /// Adds the plan, and names that are not in `shown`.
     pub(crate) fn add_newer(
         &self,

@@ -175,6 +175,17 @@ impl HistoryIndex {
         shown
     }
 
+    /// The same with the names in the head of the layout.
+    pub fn shown_and_head_names(
+        &self,
+        transcript: &Transcript,
+        layout: &mut RequestLayout,
+    ) -> NameSet {
+        let mut shown = self.shown_names(transcript, layout);
+        shown.extend(layout.read_head_names(&self.names).iter().copied());
+        shown
+    }
+
     /// Renders the heaviest names that are neither in `shown` nor `withheld`, without secrets, in `room_tokens`. Those
     /// that `ranked` finds get a bonus.
     pub fn render_names(

@@ -61,7 +61,7 @@ impl Stand {
                 let rest = said.split_once(mark)?.1;
                 Some(rest.split_whitespace().next()?.to_owned())
             };
-            // Without a state folder there is no link.
+            // Without a state folder the greeting has no link.
             let no_link = || said.contains("no link to the dashboard").then(String::new);
             let dashboard = find("dashboard http://").or_else(no_link);
             if let (Some(address), Some(dashboard)) = (find("listening http://"), dashboard)
