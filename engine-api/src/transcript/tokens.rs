@@ -103,26 +103,30 @@ pub fn estimate(text: &str) -> u64 {
 /// assert_eq!(weighted_chars("\u{1F600}"), 2);
 /// ```
 pub fn weighted_chars(text: &str) -> u64 {
-    // Most texts are ASCII, and of others most pieces: the vectorised check replaces a lookup for each character.
-    if text.is_ascii() {
-        return text.len() as u64;
+    let mut chars = 0;
+    let mut rest = text;
+    // Most texts are ASCII, and of others most parts: the check of many bytes at once replaces a lookup for each character.
+    loop {
+        let ascii = ascii_len(rest.as_bytes());
+        chars += ascii as u64;
+        let mut others = rest.get(ascii..).unwrap_or_default().chars();
+        rest = others.as_str();
+        while let Some(other) = others.next().filter(|other| !other.is_ascii()) {
+            chars += char_weight(other);
+            rest = others.as_str();
+        }
+        if rest.is_empty() {
+            return chars;
+        }
     }
-    let pieces = text.as_bytes().chunks(PIECE_BYTES).enumerate();
-    pieces.map(|(number, piece)| piece_chars(text, number * PIECE_BYTES, piece)).sum()
 }
 
-/// The weighted characters that begin in the piece at `start`.
-fn piece_chars(text: &str, start: usize, piece: &[u8]) -> u64 {
-    if piece.is_ascii() {
-        return piece.len() as u64;
-    }
-    let weigh = |(at, byte): (usize, &u8)| match byte {
-        0..0x80 => 1,
-        // Inside a character.
-        0x80..0xc0 => 0,
-        _ => text.get(start + at..).and_then(|rest| rest.chars().next()).map_or(0, char_weight),
-    };
-    piece.iter().enumerate().map(weigh).sum()
+/// Length of the ASCII characters that bytes begin with.
+fn ascii_len(bytes: &[u8]) -> usize {
+    let pieces = bytes.chunks_exact(PIECE_BYTES).take_while(|piece| piece.is_ascii());
+    let len = pieces.count() * PIECE_BYTES;
+    let rest = bytes.get(len..).unwrap_or_default();
+    len + rest.iter().take_while(|byte| byte.is_ascii()).count()
 }
 
 /// The tokens of JSON that is sent as it is. Files and encrypted text in it count as in a [message].

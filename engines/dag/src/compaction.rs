@@ -76,7 +76,7 @@ impl DagSession {
         let free_tokens = limit_tokens.saturating_sub(always_tokens);
         let tokens = request_tokens.min(free_tokens / 4);
         let requests = RequestRoom { tokens, long_tokens: 0, may_shorten: true };
-        self.place_requests(transcript, requests, 0, &mut layout);
+        self.index.place_requests(transcript, &self.rules, requests, 0, &mut layout);
         let missing = layout.hidden();
         let is_new = |seq: &u64| !layout.kept.contains_key(seq) && *seq >= self.live_start;
         // Folding a summary of a summary loses detail and makes no progress.

@@ -67,6 +67,10 @@ pub(crate) struct NodeLine {
 impl NodeLine {
     /// The user's words in it, for a request or a rule.
     pub(crate) fn request(&self) -> Option<&str> {
+        // The kind first: an outline asks thousands of lines, whose texts lie far apart.
+        if !matches!(self.kind, LineKind::Rule | LineKind::Request) {
+            return None;
+        }
         self.text.strip_prefix(REQUEST)
     }
 }
@@ -99,16 +103,21 @@ impl DagNode {
     /// Renders the text: the best lines in their order, then names, within a limit.
     pub(crate) fn render(&mut self, limit_tokens: u64) {
         // Rendered once and stored: a node whose text depended on the request would change the prefix.
+        self.text = self.text_of(&self.lines.iter().collect::<Vec<_>>(), limit_tokens);
+    }
+
+    /// The text with some of its lines.
+    pub(crate) fn text_of(&self, lines: &[&NodeLine], limit_tokens: u64) -> String {
         let limit_chars = limit_tokens * tokens::CHARS_PER_TOKEN;
         let names = render_names(&self.names, limit_chars / NAME_PART);
         let line_chars = limit_chars.saturating_sub(weighted_chars(&names));
         let lines = match &self.written {
             Some(written) => clip(written, line_chars).into_owned(),
-            None => join_best(&self.lines, line_chars),
+            None => join_best(lines, line_chars),
         };
         let parts: Vec<&str> =
             [lines.as_str(), names.as_str()].into_iter().filter(|part| !part.is_empty()).collect();
-        self.text = parts.join(" | ");
+        parts.join(" | ")
     }
 
     /// The user's messages with a rule.
@@ -133,11 +142,11 @@ fn render_names(names: &[WeightedName], limit_chars: u64) -> String {
     let mut room = limit_chars.saturating_sub(weighted_chars("names: "));
     let mut shown: Vec<&str> = Vec::new();
     for (name, _) in names {
+        let Some(rest) = room.checked_sub(weighted_chars(name) + 2) else { continue };
         // A longer path already contains the file name.
         if shown.iter().any(|longer| longer.contains(name.as_str())) {
             continue;
         }
-        let Some(rest) = room.checked_sub(weighted_chars(name) + 2) else { continue };
         room = rest;
         shown.push(name);
     }
@@ -145,7 +154,7 @@ fn render_names(names: &[WeightedName], limit_chars: u64) -> String {
 }
 
 /// The best lines that fit, in their own order.
-fn join_best(lines: &[NodeLine], limit_chars: u64) -> String {
+fn join_best(lines: &[&NodeLine], limit_chars: u64) -> String {
     let mut order: Vec<usize> = (0..lines.len()).collect();
     // Stable: of equal kinds the earlier line wins, which names the subject.
     order.sort_by_key(|at| lines.get(*at).map(|line| line.kind));

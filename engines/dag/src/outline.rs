@@ -117,12 +117,12 @@ impl DagSession {
         let draft_tokens = range.draft.as_ref().map_or(0, |draft| {
             line_tokens(&draft.line_with("d0-0", &range.shown.text_beside(draft, 0)))
         });
-        let spent_tokens =
-            ids.iter().map(|id| self.line_tokens(*id, &range.shown)).sum::<u64>() + draft_tokens;
+        let mut lines = NodeLines::new(self, &range.shown);
+        let spent_tokens = ids.iter().map(|id| lines.tokens(*id)).sum::<u64>() + draft_tokens;
         let free_tokens = room_tokens.checked_sub(frame_tokens() + spent_tokens);
         if let Some(free_tokens) = free_tokens {
-            self.refine(&mut ids, scores, &range.shown, free_tokens, settings);
-            let outline = self.render(&ids, range, u64::MAX);
+            self.refine(&mut ids, scores, &mut lines, free_tokens, settings);
+            let outline = self.render(&ids, range, &mut lines, u64::MAX);
             if tokens::estimate(&outline.text) <= room_tokens {
                 return outline;
             }
@@ -136,7 +136,7 @@ impl DagSession {
             let is_whole = range.leaves.start == 0;
             return if is_whole { root_line(range) } else { HistoryOutline::default() };
         }
-        self.render(&ids, range, line_tokens)
+        self.render(&ids, range, &mut lines, line_tokens)
     }
 
     /// Replaces nodes by their sources, best first, as long as there is room.
@@ -144,7 +144,7 @@ impl DagSession {
         &self,
         ids: &mut Vec<NodeId>,
         scores: &BTreeMap<u32, f32>,
-        shown: &ShownRequests,
+        lines: &mut NodeLines<'_>,
         free_tokens: u64,
         settings: &Settings,
     ) {
@@ -157,9 +157,9 @@ impl DagSession {
         let mut open = BinaryHeap::from(inner(ids));
         while let Some(RankedNode { id, .. }) = open.pop() {
             let sources = self.tree.sources(id, settings);
-            let cost: u64 = sources.iter().map(|id| self.line_tokens(*id, shown)).sum();
+            let cost: u64 = sources.iter().map(|id| lines.tokens(*id)).sum();
             // A better node that does not fit lets smaller ones pass.
-            let Some(rest) = (free_tokens + self.line_tokens(id, shown)).checked_sub(cost) else {
+            let Some(rest) = (free_tokens + lines.tokens(id)).checked_sub(cost) else {
                 continue;
             };
             free_tokens = rest;
@@ -181,8 +181,9 @@ impl DagSession {
         };
         let mut ids = Vec::new();
         let range = OutlineRange::default();
+        let mut lines = NodeLines::new(self, &range.shown);
         for id in best.map(NodeId::leaf) {
-            let Some(rest) = free_tokens.checked_sub(self.line_tokens(id, &range.shown)) else {
+            let Some(rest) = free_tokens.checked_sub(lines.tokens(id)) else {
                 break;
             };
             free_tokens = rest;
@@ -192,7 +193,7 @@ impl DagSession {
             return String::new();
         }
         ids.sort_unstable();
-        self.render(&ids, &range, u64::MAX).text
+        self.render(&ids, &range, &mut lines, u64::MAX).text
     }
 
     fn ranked(&self, id: NodeId, scores: &BTreeMap<u32, f32>, settings: &Settings) -> RankedNode {
@@ -204,30 +205,63 @@ impl DagSession {
         RankedNode { score_bits: score.to_bits(), end, id }
     }
 
-    fn line_tokens(&self, id: NodeId, shown: &ShownRequests) -> u64 {
-        let line =
-            |node: &DagNode| node.line_with(&id.to_string(), &shown.text_beside(node, id.depth));
-        self.tree.get(id).map_or(0, |node| line_tokens(&line(node)))
-    }
-
     /// Renders nodes, each in at most `line_tokens`, and the draft of the range, without replaced rules.
-    fn render(&self, ids: &[NodeId], range: &OutlineRange, line_tokens: u64) -> HistoryOutline {
-        let draft_id = NodeId::leaf(self.tree.leaves());
-        let nodes = ids.iter().filter_map(|id| Some((*id, self.tree.get(*id)?)));
-        let nodes = nodes.chain(range.draft.as_ref().map(|draft| (draft_id, draft)));
-        let (ids, lines): (Vec<String>, Vec<String>) = nodes
-            .map(|(id, node)| {
-                let text = range.shown.text_beside(node, id.depth);
-                let id = id.to_string();
-                let line_chars = line_tokens.saturating_mul(CHARS_PER_TOKEN);
-                let line = clip(&node.line_with(&id, &text), line_chars).into_owned();
-                (id, line)
-            })
-            .unzip();
+    fn render(
+        &self,
+        ids: &[NodeId],
+        range: &OutlineRange,
+        lines: &mut NodeLines<'_>,
+        line_tokens: u64,
+    ) -> HistoryOutline {
+        let line_chars = line_tokens.saturating_mul(CHARS_PER_TOKEN);
+        let mut ids_and_lines: Vec<(String, String)> = Vec::new();
+        for id in ids {
+            ids_and_lines.push((id.to_string(), clip(lines.get(*id), line_chars).into_owned()));
+        }
+        if let Some(draft) = &range.draft {
+            let id = NodeId::leaf(self.tree.leaves()).to_string();
+            let line = draft.line_with(&id, &range.shown.text_beside(draft, 0));
+            ids_and_lines.push((id, clip(&line, line_chars).into_owned()));
+        }
+        let (ids, lines): (Vec<String>, Vec<String>) = ids_and_lines.into_iter().unzip();
         let rules: Vec<&str> = self.rules.replaced_texts().collect();
         let lines = hide_replaced(&lines.join("\n"), &rules, self.rules.withdrawn_texts());
         let text = wrap_untrusted(TAG, &format!("{LEAD_IN}\n{lines}"));
         HistoryOutline { ids, text }
+    }
+}
+
+/// The lines of nodes beside the requests that are shown. Each is rendered once: a choice asks for its size, too.
+struct NodeLines<'s> {
+    session: &'s DagSession,
+    shown: &'s ShownRequests,
+    lines: BTreeMap<NodeId, (String, u64)>,
+}
+
+impl<'s> NodeLines<'s> {
+    fn new(session: &'s DagSession, shown: &'s ShownRequests) -> NodeLines<'s> {
+        NodeLines { session, shown, lines: BTreeMap::new() }
+    }
+
+    /// The line of a node.
+    fn get(&mut self, id: NodeId) -> &str {
+        &self.entry(id).0
+    }
+
+    /// Its size in tokens.
+    fn tokens(&mut self, id: NodeId) -> u64 {
+        self.entry(id).1
+    }
+
+    fn entry(&mut self, id: NodeId) -> &(String, u64) {
+        let NodeLines { session, shown, lines } = self;
+        lines.entry(id).or_insert_with(|| {
+            let line = session.tree.get(id).map_or_else(String::new, |node| {
+                node.line_with(&id.to_string(), &shown.text_beside(node, id.depth))
+            });
+            let tokens = line_tokens(&line);
+            (line, tokens)
+        })
     }
 }
 

@@ -79,7 +79,7 @@ impl DagSession {
         let split = self.split(transcript, budget_tokens, settings);
         let tokens = split.requests.min(free_tokens);
         let requests = RequestRoom { tokens, long_tokens: 0, may_shorten: true };
-        self.place_requests(transcript, requests, 0, &mut layout);
+        self.index.place_requests(transcript, &self.rules, requests, 0, &mut layout);
         let free_tokens = budget_tokens.saturating_sub(layout.tokens(transcript, &STYLE));
         let outline_tokens = (split.outline + split.names).min(free_tokens);
         self.add_rules(budget_tokens, &mut layout);
@@ -105,7 +105,8 @@ impl DagSession {
         let long_tokens = split.long_requests;
         let may_shorten = self.index.uses_tools(transcript);
         let requests = RequestRoom { tokens: split.requests, long_tokens, may_shorten };
-        split.target += self.place_requests(transcript, requests, 0, &mut layout);
+        split.target +=
+            self.index.place_requests(transcript, &self.rules, requests, 0, &mut layout);
         self.add_rules(allowed_tokens, &mut layout);
         let free = |layout: &RequestLayout, own_tokens: u64| {
             split.target.saturating_sub(layout.tokens(transcript, &STYLE) + own_tokens)
@@ -129,7 +130,7 @@ impl DagSession {
                 // What is still free is for the ends of a long request in which nothing was found.
                 let tokens = free(&layout, own_tokens);
                 let room = RequestRoom { tokens, long_tokens: 0, may_shorten: true };
-                self.place_requests(transcript, room, 0, &mut layout);
+                self.index.place_requests(transcript, &self.rules, room, 0, &mut layout);
             }
         }
         let outline_tokens = split.outline.min(free(&layout, 0));
@@ -150,18 +151,6 @@ impl DagSession {
         ranked: &'a RankedSlices,
     ) -> SliceFinder<'a> {
         SliceFinder { index: &self.index, rules: &self.rules, transcript, ranked }
-    }
-
-    /// Places the user's requests from `first` on that stand before the newest entries, and returns their size.
-    pub(crate) fn place_requests(
-        &self,
-        transcript: &Transcript,
-        room: RequestRoom,
-        first: u64,
-        layout: &mut RequestLayout,
-    ) -> u64 {
-        let is_out = |seq| seq < first || self.rules.replaced_texts_of(seq).next().is_some();
-        self.index.place_requests(transcript, room, is_out, layout)
     }
 
     /// Begins the head with the rules that the layout does not show.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ctxhost_engine_api::Transcript;
 use ctxhost_engine_kit::requests::RequestRoom;
-use ctxhost_engine_kit::retrieval::{RequestLayout, join_texts};
+use ctxhost_engine_kit::retrieval::{NEWER_SHARE, RequestLayout, join_texts};
 use ctxhost_engine_kit::settings::share_of;
 
 use crate::STYLE;
@@ -12,7 +12,8 @@ use crate::session::DagSession;
 use crate::settings::Settings;
 use crate::shown_requests::ShownRequests;
 
-/// Share of the names that a short move chooses again. More than in a new layout: the names of the head have aged.
+/// Share of the names that a short move chooses again, if there is room. More than in a new layout: the names of the head have
+/// aged.
 // With half, the names of the last steps are missing; with all, hardly any slack is left after a few moves.
 const NAME_SHARE: f64 = 0.75;
 /// Share of the outline for the leaves behind that of the head: they are few, and each takes from the prefix.
@@ -37,16 +38,13 @@ impl DagSession {
         let rooms = (split.tail, budget_tokens);
         self.place_tail(transcript, rooms, last.cut, settings, &mut layout);
         let (slack_share, style) = (settings.slack_share, STYLE);
-        let frees_enough = |layout: &RequestLayout| {
-            layout.frees_enough(transcript, budget_tokens, slack_share, &style)
+        let room = |layout: &RequestLayout| {
+            layout.short_move_room(transcript, budget_tokens, slack_share, &style)
         };
-        // What is chosen below only adds to it, and takes most of the time of a move.
-        if !frees_enough(&layout) {
-            return None;
-        }
+        room(&layout)?;
         let tokens = self.index.room_for_new_requests(transcript, &layout, split.requests);
-        let room = RequestRoom { tokens, long_tokens: 0, may_shorten: true };
-        self.place_requests(transcript, room, last.cut, &mut layout);
+        let request_room = RequestRoom { tokens, long_tokens: 0, may_shorten: true };
+        self.index.place_requests(transcript, &self.rules, request_room, last.cut, &mut layout);
         if layout.hides_rule_from(last.cut, &self.rules) {
             return None;
         }
@@ -56,10 +54,13 @@ impl DagSession {
         let outline = self.outline(&range, &BTreeMap::new(), outline_tokens, settings).text;
         let plan = self.index.render_plan(transcript, budget_tokens, &layout);
         layout.newer_names = join_texts([outline, plan]);
-        let name_tokens = share_of(split.names, NAME_SHARE);
+        // Before the names, which take most of the time of a move.
+        let least_name_tokens = share_of(split.names, NEWER_SHARE);
+        let room_tokens = room(&layout).filter(|room| *room >= least_name_tokens)?;
+        let name_tokens = share_of(split.names, NAME_SHARE).min(room_tokens);
         let shown = self.index.shown_and_head_names(transcript, &mut layout);
         self.add_newer_names(shown, name_tokens, &mut layout);
-        frees_enough(&layout).then_some(layout)
+        Some(layout)
     }
 }
 

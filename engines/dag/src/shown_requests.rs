@@ -46,17 +46,15 @@ impl ShownRequests {
 
     /// The text of a node of some depth without the requests that are shown. Their room is for its other lines.
     pub(crate) fn text_beside<'n>(&self, node: &'n DagNode, depth: usize) -> Cow<'n, str> {
-        let is_other = |line: &&NodeLine| !self.has(line);
-        if node.written.is_some() || node.lines.iter().all(|line| is_other(&line)) {
+        if node.written.is_some() {
             return Cow::Borrowed(&node.text);
         }
-        let mut rest = DagNode {
-            lines: node.lines.iter().filter(is_other).cloned().collect(),
-            names: node.names.clone(),
-            ..DagNode::default()
-        };
-        rest.render(if depth == 0 { self.leaf_tokens } else { self.node_tokens });
-        Cow::Owned(rest.text)
+        let others: Vec<&NodeLine> = node.lines.iter().filter(|line| !self.has(line)).collect();
+        if others.len() == node.lines.len() {
+            return Cow::Borrowed(&node.text);
+        }
+        let limit_tokens = if depth == 0 { self.leaf_tokens } else { self.node_tokens };
+        Cow::Owned(node.text_of(&others, limit_tokens))
     }
 
     /// Whether the request of a line is shown as far as the line has it.

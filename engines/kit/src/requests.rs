@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::OnceLock;
 
 use ctxhost_engine_api::transcript::tokens::{self, CHARS_PER_TOKEN};
@@ -329,18 +330,17 @@ impl RequestList {
         self.requests.iter().rev().map(|request| request.seq).find(|seq| *seq < end)
     }
 
-    /// The requests before `end` for a room, without those that are shown anyway.
-    pub fn choose_before(
+    /// The requests in `positions` for a room, without those that are shown anyway.
+    pub fn choose_in(
         &self,
-        end: u64,
+        positions: Range<u64>,
         room: RequestRoom,
         is_shown: impl Fn(u64) -> bool,
     ) -> BTreeMap<u64, RequestForm> {
-        let older = self.requests.partition_point(|request| request.seq < end);
-        let older = self.requests.get(..older).unwrap_or_default().iter().enumerate().rev();
-        let newest_first = older.map(|(at, request)| SizedRequest {
-            is_repeated: self.wordings.is_repeated(at),
-            ..*request
+        let at = |seq: u64| self.requests.partition_point(|request| request.seq < seq);
+        let newest_first = (at(positions.start)..at(positions.end)).rev().filter_map(|at| {
+            let is_repeated = self.wordings.is_repeated(at);
+            self.requests.get(at).map(|request| SizedRequest { is_repeated, ..*request })
         });
         choose_requests(newest_first, room, is_shown)
     }

@@ -10,7 +10,6 @@ mod things;
 mod user_rules;
 mod withdrawn_names;
 
-use std::borrow::Cow;
 use std::ops::RangeInclusive;
 use std::sync::LazyLock;
 
@@ -20,6 +19,8 @@ use regex::Regex;
 use crate::summary::sentences::strip_bullet;
 use ctxhost_text::abbreviations;
 use ctxhost_text::own_text::own_ranges;
+
+use changes::{blank, find_words, word_pattern};
 
 pub use changes::parse_hint;
 pub(crate) use known_subjects::KnownSubjects;
@@ -31,7 +32,7 @@ pub use user_rules::{RuleList, UserRules};
 /// Cues of a rule or preference, in the languages most common among agents.
 const RULE_WORDS: &str = concat!(
     r"always|never|from now on|going forward|for (?:all|every)|each time|every time|whenever",
-    r"|do(?: not|n't|n’t) (?:ever |use|touch|change|edit|commit|push|run|add|write|delete|send|call|mention|include|create|remove|install)",
+    r"|do(?: not|n't|n’t) (?:ever|use|touch|change|edit|commit|push|run|add|write|delete|send|call|mention|include|create|remove|install)",
     r"|must(?: not)?|mustn't|make sure|be sure to|remember (?:that|to)|keep in mind",
     r"|i(?: really| strongly)? (?:prefer|like|love|hate|dislike|don't like|can't stand|can't eat|need you to|want you to)",
     r"|my (?:favou?rite|preferred)|allergic to|i(?:'m| am) (?:a )?(?:vegan|vegetarian)|call me|no longer|instead of|stop (?:using|doing)",
@@ -63,18 +64,19 @@ const RULE_SIGNS: &str = concat!(
     r"|항상|절대|지금부터|앞으로|하지 ?마|دائما|أبدا|من الآن|لا تستخدم|हमेशा|कभी नहीं|कभी न |अब से",
 );
 /// Cues that an earlier rule does not hold any more.
-const CHANGE_PATTERN: &str = concat!(
-    r"(?i)\b(?:instead|no longer|anymore|any more|changed?|switch(?:ed)?|replace[sd]?|moved?|actually|correction|update[sd]?|rather than|scrap|forget",
+const CHANGE_WORDS: &str = concat!(
+    r"instead|no longer|anymore|any more|changed?|switch(?:ed)?|replace[sd]?|moved?|actually|correction|update[sd]?|rather than|scrap|forget",
     r"|nicht mehr|stattdessen|korrektur|corrección|corre[cç][aã]o|correzione|correctie|poprawka|düzeltme|koreksi|sửa lại",
-    r"|исправление|виправлення|больше не|вместо|замість)\b|改|更正|訂正|수정|تصحيح|सुधार",
+    r"|исправление|виправлення|больше не|вместо|замість",
 );
+const CHANGE_SIGNS: &str = "改|更正|訂正|수정|تصحيح|सुधार";
 /// Cues from when on a rule holds: it may be the first about its subject, or change an earlier one.
-const START_PATTERN: &str = concat!(
-    r"(?i)\b(?:from now on|going forward|now|ab (?:jetzt|sofort)|désormais|dorénavant|à partir de maintenant",
+const START_WORDS: &str = concat!(
+    r"from now on|going forward|now|ab (?:jetzt|sofort)|désormais|dorénavant|à partir de maintenant",
     r"|a partir de (?:ahora|agora)|d'ora in poi|vanaf nu|od teraz|bundan sonra|mulai sekarang|từ giờ",
-    r"|с этого момента|отныне|впредь|теперь|відтепер)\b",
-    r"|从现在|從現在|以后|以後|今後|これから|지금부터|من الآن|अब से",
+    r"|с этого момента|отныне|впредь|теперь|відтепер",
 );
+const START_SIGNS: &str = "从现在|從現在|以后|以後|今後|これから|지금부터|من الآن|अब से";
 
 /// Headings of lists of rules. "Implement these rules:" and "The rules of the API:" announce the rules of something else.
 const RULE_LABELS: &str = concat!(
@@ -91,20 +93,17 @@ const RULE_CHARS: RangeInclusive<u64> = 8..=400;
 // Users write before or behind what they paste.
 const READ_BYTES: usize = 4_000;
 
-/// The cues, as they are written.
+/// The cues, as a [word pattern](changes::word_pattern).
 static RULE_CUES: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(&format!(r"(?i)\b(?:(?:{RULE_WORDS})\b|(?:{RULE_TITLES}){COLON})|{RULE_SIGNS}")).ok()
-});
-/// Finds the same cues, with what stands beside them.
-// Without `\b`: where a text is not ASCII, an automaton cannot decide it, and the search takes ten times as long.
-static HAS_CUE: LazyLock<Option<Regex>> = LazyLock::new(|| {
     let words = format!(r"(?:{RULE_WORDS})(?:\W|$)|(?:{RULE_TITLES}){COLON}");
     Regex::new(&format!(r"(?i)(?:^|\W)(?:{words})|{RULE_SIGNS}")).ok()
 });
 static RULE_LABEL: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(&format!(r"(?i)^[#*\s]*(?:{RULE_LABELS})\**{COLON}?\**$")).ok());
-static CHANGE_CUES: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(CHANGE_PATTERN).ok());
-static START_CUES: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(START_PATTERN).ok());
+static CHANGE_CUES: LazyLock<Option<Regex>> =
+    LazyLock::new(|| word_pattern(CHANGE_WORDS, CHANGE_SIGNS));
+static START_CUES: LazyLock<Option<Regex>> =
+    LazyLock::new(|| word_pattern(START_WORDS, START_SIGNS));
 
 /// What a sentence of a user says about rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -195,7 +194,7 @@ pub fn parse_rule(sentence: &str) -> Option<String> {
 
 /// Whether a text has a cue or a form of a rule, or ends one.
 fn has_sign(text: &str) -> bool {
-    matches(&HAS_CUE, text) || forms::has_form(text) || changes::is_end(text)
+    matches(&RULE_CUES, text) || forms::has_form(text) || changes::is_end(text)
 }
 
 /// Whether a line asks: a question asks about a rule and does not state one.
@@ -226,7 +225,7 @@ impl ChangeKind {
             ChangeKind::End
         } else if matches(&CHANGE_CUES, rule)
             // A rule may have such words as "again" beside its cue.
-            || !matches(&HAS_CUE, rule) && changes::hints_at_change(rule)
+            || !matches(&RULE_CUES, rule) && changes::hints_at_change(rule)
         {
             ChangeKind::Change
         } else if matches(&START_CUES, rule) {
@@ -239,18 +238,17 @@ impl ChangeKind {
 
 /// The cues of a rule, in lower case.
 fn cues_of(rule: &str) -> Vec<String> {
-    let cues = RULE_CUES.iter().flat_map(|cues| cues.find_iter(rule));
-    cues.map(|cue| cue.as_str().to_lowercase()).collect()
+    let cues = find_words(&RULE_CUES, rule).into_iter();
+    cues.filter_map(|cue| rule.get(cue)).map(str::to_lowercase).collect()
 }
 
 /// A rule without its cues.
 fn without_cues(rule: &str) -> String {
-    let mut rest = Cow::Borrowed(rule);
-    for cues in [&RULE_CUES, &CHANGE_CUES, &START_CUES].into_iter().filter_map(|cues| cues.as_ref())
-    {
-        rest = Cow::Owned(cues.replace_all(&rest, " ").into_owned());
+    let mut rest = rule.to_owned();
+    for cues in [&RULE_CUES, &CHANGE_CUES, &START_CUES] {
+        rest = blank(&rest, &find_words(cues, &rest));
     }
-    rest.into_owned()
+    rest
 }
 
 /// The sentences of a text; those of a line together are the line.
@@ -291,7 +289,6 @@ mod tests {
     fn the_patterns_compile() {
         assert!(
             RULE_CUES.is_some()
-                && HAS_CUE.is_some()
                 && RULE_LABEL.is_some()
                 && CHANGE_CUES.is_some()
                 && START_CUES.is_some()
@@ -394,13 +391,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_cue_is_found_where_it_is_written(
+        fn a_cue_is_found_where_word_boundaries_show_it(
             words in prop::collection::vec("always|Never|important:|règle :|重要：|note|i prefer|ponies|nie|niemand|больше не|теперьѣ|é|_|总是|x", 1..6),
             gap in " |é|_|—|",
         ) {
             let line = words.join(&gap);
-            let has_cue = HAS_CUE.as_ref().is_some_and(|cues| cues.is_match(&line));
-            prop_assert_eq!(has_cue, !cues_of(&line).is_empty(), "{}", line);
+            let words = format!(r"\b(?:(?:{RULE_WORDS})\b|(?:{RULE_TITLES}){COLON})|{RULE_SIGNS}");
+            let reference = Regex::new(&format!("(?i){words}")).unwrap();
+            let cues = reference.find_iter(&line).map(|cue| cue.as_str().to_lowercase());
+            let cues = cues.map(|cue| cue.trim_end_matches([' ', ':', '：']).to_owned());
+            prop_assert_eq!(cues_of(&line), cues.collect::<Vec<_>>(), "{}", line);
         }
     }
 

@@ -226,7 +226,7 @@ impl SlidingWindow {
                 / LONG_SLACK_PART,
             may_shorten: true,
         };
-        let chosen = self.requests.choose_before(tail, room, is_protected);
+        let chosen = self.requests.choose_in(0..tail, room, is_protected);
         let requests: Vec<u64> = chosen.keys().copied().collect();
         let texts = RequestTexts::new(transcript, &self.requests, chosen.clone(), is_protected);
         let size = |&seq: &u64| texts.shown_tokens(seq..seq + 1, tokens(seq..seq + 1));

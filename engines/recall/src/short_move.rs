@@ -26,20 +26,19 @@ impl RecallSession {
         let rooms = (split.tail_tokens, budget_tokens);
         self.place_tail(transcript, rooms, last.cut, settings, &mut layout);
         let (slack_share, style) = (settings.slack_share, settings.style());
-        let frees_enough = |layout: &RequestLayout| {
-            layout.frees_enough(transcript, budget_tokens, slack_share, &style)
+        let room = |layout: &RequestLayout| {
+            layout.short_move_room(transcript, budget_tokens, slack_share, &style)
         };
-        // What is chosen below only adds to it, and takes most of the time of a move.
-        if !frees_enough(&layout) {
-            return None;
-        }
+        room(&layout)?;
         self.place_new_requests(transcript, &split, last.cut, &mut layout);
+        // Before the names, which take most of the time of a move.
+        room(&layout).filter(|room_tokens| *room_tokens >= split.newer_tokens)?;
         if layout.hides_rule_from(last.cut, &self.rules) {
             return None;
         }
         let shown = self.index.shown_and_head_names(transcript, &mut layout);
         self.add_newer(transcript, budget_tokens, &split, &shown, &mut layout);
-        frees_enough(&layout).then_some(layout)
+        Some(layout)
     }
 }
 

@@ -78,7 +78,8 @@ impl RecallSession {
         self.place_tail(transcript, (split.tail_tokens, allowed_tokens), 0, settings, &mut layout);
         // Only the user can repeat them, so they take nothing from what is found, but a part of the slack.
         let room = self.request_room(transcript, split.request_tokens);
-        split.target_tokens += self.place_requests(transcript, room, 0, &mut layout);
+        split.target_tokens +=
+            self.index.place_requests(transcript, &self.rules, room, 0, &mut layout);
         let shown = self.add_head(split.rule_tokens, split.ledger_tokens, transcript, &mut layout);
         self.add_newer(transcript, allowed_tokens, &split, &shown, &mut layout);
         let spent_tokens = layout.tokens(transcript, style);
@@ -96,7 +97,7 @@ impl RecallSession {
             // What is still free is for the ends of a long request in which nothing was found.
             let tokens = split.target_tokens.saturating_sub(layout.tokens(transcript, style));
             let room = RequestRoom { tokens, long_tokens: 0, may_shorten: true };
-            self.place_requests(transcript, room, 0, &mut layout);
+            self.index.place_requests(transcript, &self.rules, room, 0, &mut layout);
         }
         layout
     }
@@ -131,18 +132,6 @@ impl RecallSession {
         }
     }
 
-    /// Places the user's requests from `first` on that stand before the newest entries, and returns their size.
-    fn place_requests(
-        &self,
-        transcript: &Transcript,
-        room: RequestRoom,
-        first: u64,
-        layout: &mut RequestLayout,
-    ) -> u64 {
-        let is_out = |seq| seq < first || self.rules.replaced_texts_of(seq).next().is_some();
-        self.index.place_requests(transcript, room, is_out, layout)
-    }
-
     /// Places the requests that a short move takes out of the newest entries, beside those of the last layout.
     pub(crate) fn place_new_requests(
         &self,
@@ -153,7 +142,7 @@ impl RecallSession {
     ) {
         let tokens = self.index.room_for_new_requests(transcript, layout, split.request_tokens);
         let room = self.request_room(transcript, tokens);
-        self.place_requests(transcript, room, first, layout);
+        self.index.place_requests(transcript, &self.rules, room, first, layout);
     }
 
     fn request_room(&self, transcript: &Transcript, tokens: u64) -> RequestRoom {

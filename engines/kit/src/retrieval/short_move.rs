@@ -48,16 +48,17 @@ impl RequestLayout {
         rules.any(|seq| !self.kept.contains_key(&seq))
     }
 
-    /// Whether a short move to it frees enough of a budget with a share as slack.
-    pub fn frees_enough(
+    /// The tokens that a short move to it may still add, so that enough of a budget with a share as slack is free;
+    /// `None` where it frees too little.
+    pub fn short_move_room(
         &self,
         transcript: &Transcript,
         budget_tokens: u64,
         slack_share: f64,
         style: &LayoutStyle,
-    ) -> bool {
+    ) -> Option<u64> {
         let least_tokens = share_of(budget_tokens, slack_share * LEAST_SLACK_SHARE);
-        self.tokens(transcript, style) + least_tokens <= budget_tokens
+        budget_tokens.checked_sub(self.tokens(transcript, style) + least_tokens)
     }
 }
 

@@ -10,6 +10,7 @@ use crate::cuts::{frame_around, trailing_frame};
 use crate::live_round::LiveRoundCuts;
 use crate::name_ledger::{NameList, NameSet};
 use crate::requests::{RequestForm, RequestRoom};
+use crate::rules::UserRules;
 use crate::settings::share_of;
 use ctxhost_text::redact::redact;
 
@@ -85,19 +86,22 @@ impl HistoryIndex {
         });
     }
 
-    /// Places the user's requests before the newest entries, and returns their size. Those with a replaced rule are
-    /// not sent again.
+    /// Places the user's requests from `first` on that stand before the newest entries, and returns their size. Those with a
+    /// replaced rule are not sent again.
     pub fn place_requests(
         &self,
         transcript: &Transcript,
+        rules: &UserRules,
         room: RequestRoom,
-        has_replaced_rule: impl Fn(u64) -> bool,
+        first: u64,
         layout: &mut RequestLayout,
     ) -> u64 {
         let is_out = |seq| {
-            layout.kept.contains_key(&seq) || !is_alone(transcript, seq) || has_replaced_rule(seq)
+            layout.kept.contains_key(&seq)
+                || rules.replaced_texts_of(seq).next().is_some()
+                || !is_alone(transcript, seq)
         };
-        let chosen = self.requests.choose_before(layout.cut, room, is_out);
+        let chosen = self.requests.choose_in(first..layout.cut, room, is_out);
         let mut spent_tokens = 0;
         for (seq, form) in chosen {
             let Some(entry) = transcript.get(seq) else { continue };

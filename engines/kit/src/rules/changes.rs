@@ -1,13 +1,13 @@
 //! Sentences that end, lift or change an earlier rule.
 
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 use std::sync::LazyLock;
 
 use regex::Regex;
 
 use super::narrative::orders_nothing;
 use super::subject::is_value;
-use super::{HAS_CUE, is_question, matches};
+use super::{RULE_CUES, is_question, matches};
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 
 /// Length of a sentence that may change a rule, in weighted characters.
@@ -82,11 +82,10 @@ static ENDS: LazyLock<Option<Regex>> = LazyLock::new(|| {
 static HINTS: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(&format!(r"(?i)(?:^|\W)(?:{HINT_WORDS})(?:\W|$)|^no[,.:] |^nein,|{HINT_SIGNS}")).ok()
 });
-static EMPTY: LazyLock<Option<Regex>> =
-    LazyLock::new(|| Regex::new(&format!(r"(?i)\b(?:{EMPTY_WORDS})\b|{HINT_SIGNS}")).ok());
+static EMPTY: LazyLock<Option<Regex>> = LazyLock::new(|| word_pattern(EMPTY_WORDS, HINT_SIGNS));
 /// A name of a language.
 pub(super) static LANGUAGE_NAMES: LazyLock<Option<Regex>> =
-    LazyLock::new(|| Regex::new(&format!(r"(?i)\b(?:{LANGUAGES})\b|{LANGUAGE_SIGNS}")).ok());
+    LazyLock::new(|| word_pattern(LANGUAGES, LANGUAGE_SIGNS));
 
 /// Whether a sentence ends or lifts a rule.
 pub(super) fn is_end(line: &str) -> bool {
@@ -105,7 +104,7 @@ pub fn parse_hint(sentence: &str) -> Option<String> {
     let is_hint = HINT_CHARS.contains(&weighted_chars(&line))
         && (matches(&HINTS, &line) || begins_correction(&line) || line.split(' ').any(is_value))
         && !is_question(&line)
-        && !matches(&HAS_CUE, &line)
+        && !matches(&RULE_CUES, &line)
         && !orders_nothing(&line);
     is_hint.then_some(line)
 }
@@ -117,15 +116,61 @@ pub(super) fn begins_correction(line: &str) -> bool {
 
 /// A sentence without the words that announce a change.
 pub(super) fn without_hints(line: &str) -> String {
-    EMPTY
-        .as_ref()
-        .map_or_else(|| line.to_owned(), |pattern| pattern.replace_all(line, " ").into_owned())
+    blank(line, &find_words(&EMPTY, line))
+}
+
+/// Matches whole words with what stands before and behind them, and signs anywhere.
+// Not with `\b`: where a line is not all ASCII, an automaton cannot decide it, and reading a message takes ten times as long.
+pub(super) fn word_pattern(words: &str, signs: &str) -> Option<Regex> {
+    Regex::new(&format!(r"(?i)(?:^|\W)(?:{words})(?:\W|$)|{signs}")).ok()
+}
+
+/// Where the words of a [word pattern](word_pattern) stand in a line.
+pub(super) fn find_words(pattern: &Option<Regex>, line: &str) -> Vec<Range<usize>> {
+    let is_around = |character: char| !character.is_alphanumeric();
+    let mut found: Vec<Range<usize>> = Vec::new();
+    let next = |from: usize| {
+        let text = pattern.as_ref()?.find_at(line, from)?;
+        let word = text.as_str().trim_start_matches(is_around);
+        let start = text.end() - word.len();
+        Some(start..start + word.trim_end_matches(is_around).len())
+    };
+    // What stands behind one word stands before the next.
+    while let Some(word) =
+        next(found.last().map_or(0, |word| word.end)).filter(|word| !word.is_empty())
+    {
+        found.push(word);
+    }
+    found
+}
+
+/// A line with a blank for each of some ranges.
+pub(super) fn blank(line: &str, ranges: &[Range<usize>]) -> String {
+    let mut text = String::new();
+    let mut read = 0;
+    for range in ranges {
+        text.push_str(line.get(read..range.start).unwrap_or_default());
+        text.push(' ');
+        read = range.end;
+    }
+    text + line.get(read..).unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::rules::find_rules;
+
+    #[test]
+    fn words_are_found_beside_each_other_and_beside_other_letters() {
+        let words = |line: &str| -> Vec<String> {
+            find_words(&EMPTY, line).into_iter().map(|word| line[word].to_owned()).collect()
+        };
+        assert_eq!(words("You may now: “stop” — okay?"), ["You", "may", "now", "stop", "okay"]);
+        assert_eq!(words("éstop maybe gone, stopé"), [""; 0]);
+        assert_eq!(words("现在可以 drop"), ["现在可以", "drop"]);
+        assert_eq!(without_hints("please stop, größer"), "   , größer");
+    }
 
     #[test]
     fn the_patterns_compile() {

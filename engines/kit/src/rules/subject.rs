@@ -1,6 +1,6 @@
 //! What a rule is about: a later rule replaces an earlier one about the same.
 
-use super::changes::{LANGUAGE_NAMES, without_hints};
+use super::changes::{LANGUAGE_NAMES, blank, find_words, without_hints};
 use super::things::RuleThings;
 use super::{ChangeKind, cues_of, without_cues};
 use ctxhost_text::hash::fnv1a;
@@ -73,12 +73,12 @@ impl RuleSubject {
         }
         let things = RuleThings::find(&plain);
         let mut values = Vec::new();
-        let languages = LANGUAGE_NAMES.as_ref();
-        let names = languages.iter().flat_map(|pattern| pattern.find_iter(&plain));
-        values.extend(names.map(|name| name.as_str().to_lowercase()));
-        let has_language = !values.is_empty();
-        if let Some(pattern) = languages.filter(|_| has_language) {
-            plain = pattern.replace_all(&plain, " ").into_owned();
+        let languages = find_words(&LANGUAGE_NAMES, &plain);
+        let names = languages.iter().filter_map(|name| plain.get(name.clone()));
+        values.extend(names.map(str::to_lowercase));
+        let has_language = !languages.is_empty();
+        if has_language {
+            plain = blank(&plain, &languages);
         }
         let mut rest = String::new();
         let mut read = 0;
