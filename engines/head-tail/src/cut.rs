@@ -14,8 +14,6 @@ use crate::settings::Settings;
 
 /// Minimum tokens of new entries that are worth a summary.
 const LEAST_MIDDLE_TOKENS: u64 = 500;
-/// Part of a result that summary and ledger get at least, if they need it: a longer tail would leave the older requests out.
-const LEAST_ROOM_PART: u64 = 4;
 /// Part of the trigger that stays free after a compaction, so that the next one is some turns away. A larger one would hide names of
 /// the newest steps where the trigger is the whole budget.
 const FREE_PART: u64 = 8;
@@ -42,8 +40,6 @@ pub(crate) struct MiddleCut {
     pub(crate) ledger_tokens: u64,
     /// Size of the result up to which free room is filled, in tokens.
     filled_tokens: u64,
-    /// Whether summary and ledger have the room that a result owes them.
-    has_room: bool,
 }
 
 impl MiddleCut {
@@ -78,8 +74,9 @@ impl MiddleCut {
         // that every compaction shrinks the transcript.
         let carried_tokens = middle.tokens() - middle.new_tokens(transcript);
         let most_tokens = (middle.tokens() + carried_tokens) / 2;
+        // A tail that left less than that would leave out older requests and names; a shorter one is tried first.
         let free_tokens = goal.aim_tokens.saturating_sub(kept_tokens);
-        let room_tokens = most_tokens.min(free_tokens);
+        let room_tokens = if goal.is_last { most_tokens.min(free_tokens) } else { most_tokens };
         let summary_tokens = goal.summary_tokens(middle.tokens());
         // The minimum of a summary would leave nothing of a short middle to the user's requests,
         // which are nowhere else.
@@ -101,7 +98,6 @@ impl MiddleCut {
             filled_tokens: goal
                 .filled_tokens
                 .min(after_tokens + whole_tokens.saturating_sub(after_tokens) / 2),
-            has_room: room_tokens >= most_tokens.min(goal.aim_tokens / LEAST_ROOM_PART),
         }
     }
 
@@ -122,7 +118,7 @@ impl MiddleCut {
 
     /// Whether a compaction may end with this cut.
     fn is_settled(&self, goal: &CutGoal<'_>) -> bool {
-        !self.middle.is_empty() && self.has_room && self.after_tokens() <= goal.aim_tokens
+        !self.middle.is_empty() && self.after_tokens() <= goal.aim_tokens
     }
 
     /// Limits of the ledger beside a written summary of `summary_chars` weighted characters with its
@@ -164,6 +160,8 @@ struct CutGoal<'a> {
     /// Size that the result stays below.
     aim_tokens: u64,
     filled_tokens: u64,
+    /// Whether no shorter tail is left to try.
+    is_last: bool,
 }
 
 impl CutGoal<'_> {
@@ -191,7 +189,9 @@ pub(crate) fn choose_cut(
     let aim_tokens = target_tokens.min(trigger_tokens - trigger_tokens / FREE_PART);
     // A further attempt means that the last result was too large.
     let filled_tokens = if attempt > 1 { 0 } else { filled_tokens(budget_tokens, trigger_tokens) };
-    let goal = CutGoal { settings, trigger_tokens, budget_tokens, aim_tokens, filled_tokens };
+    let is_last = false;
+    let goal =
+        CutGoal { settings, trigger_tokens, budget_tokens, aim_tokens, filled_tokens, is_last };
     let no_rewrites = ReplacementMap::default();
     let exchange = NewestExchange::fit(transcript, budget_tokens, attempt, &no_rewrites);
     let ledgers = &mut LedgerReader::new(transcript);
@@ -222,7 +222,7 @@ pub(crate) fn choose_cut(
     if cut.is_settled(&goal) {
         return Some(cut);
     }
-    let goal = CutGoal { aim_tokens: target_tokens, ..goal };
+    let goal = CutGoal { aim_tokens: target_tokens, is_last: true, ..goal };
     let with_answer = MiddleCut::at(transcript, ledgers, tail, exchange.as_ref(), &goal);
     if with_answer.is_smaller() && with_answer.after_tokens() <= target_tokens {
         return Some(with_answer);
@@ -429,6 +429,7 @@ mod tests {
             budget_tokens: 100_000,
             aim_tokens: 50_000,
             filled_tokens: 0,
+            is_last: false,
         };
         for (middle, summary) in [(600, 300), (5_000, 2_000), (30_000, 6_000), (90_000, 12_000)] {
             assert_eq!(goal.summary_tokens(middle), summary);
