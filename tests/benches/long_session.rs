@@ -23,8 +23,8 @@ use serde_json::{Value, json};
 const ENTRIES: u64 = 100_000;
 /// A budget that rises by more than the slack moves the window, so these two in turn always do.
 const BUDGETS: [u64; 2] = [32_000, 64_000];
-/// The budget of the session that continues, and its model calls.
-const USUAL_BUDGET: u64 = 64_000;
+/// The budgets of the session that continues, and its model calls at each.
+const USUAL_BUDGETS: [u64; 3] = [16_000, 32_000, 64_000];
 const USUAL_CALLS: usize = 1_500;
 /// As in the engines.
 const SLICE_TOKENS: u64 = 100;
@@ -90,14 +90,16 @@ fn main() {
         );
     }
     for (name, engine) in &engines {
-        let times = continue_session(engine, &mut talk);
-        println!(
-            "{name}: turn by turn, {} requests: assemble p50 {:?}, p99 {:?}, max {:?}",
-            times.len(),
-            quantile(&times, 50),
-            quantile(&times, 99),
-            times.iter().max().copied().unwrap_or_default(),
-        );
+        for budget in USUAL_BUDGETS {
+            let times = continue_session(engine, &mut talk, budget);
+            println!(
+                "{name}: turn by turn at {budget} tokens, {} requests: assemble p50 {:?}, p99 {:?}, max {:?}",
+                times.len(),
+                quantile(&times, 50),
+                quantile(&times, 99),
+                times.iter().max().copied().unwrap_or_default(),
+            );
+        }
     }
     for (name, factory) in [
         ("recall", EngineFactory::linked::<RecallEngine>()),
@@ -132,7 +134,11 @@ fn assemble(engine: &EngineHandle, transcript: &Transcript, budget: u64, prompt:
 }
 
 /// The times of the requests for the next answers of the model, each before the answer and its results are added.
-fn continue_session(engine: &EngineHandle, talk: &mut TranscriptBuilder) -> Vec<Duration> {
+fn continue_session(
+    engine: &EngineHandle,
+    talk: &mut TranscriptBuilder,
+    budget: u64,
+) -> Vec<Duration> {
     let (messages, words) = (demo_messages(), varied_words());
     let mut times = Vec::new();
     while times.len() < USUAL_CALLS {
@@ -142,7 +148,7 @@ fn continue_session(engine: &EngineHandle, talk: &mut TranscriptBuilder) -> Vec<
         for message in &messages {
             if message["role"] == "assistant" {
                 let transcript = talk.transcript();
-                times.push(timed(|| assemble(engine, &transcript, USUAL_BUDGET, &prompt)));
+                times.push(timed(|| assemble(engine, &transcript, budget, &prompt)));
             }
             let from = talk.len();
             add_copy(talk, message, copy, &words);

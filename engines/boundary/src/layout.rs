@@ -12,7 +12,7 @@ use ctxhost_engine_api::transcript::tokens::{
 };
 use ctxhost_engine_api::{Entry, Flags, Plan, Role, Transcript};
 use ctxhost_engine_kit::attachments::LEAD_IN;
-use ctxhost_engine_kit::budget::{filled_tokens, turn_floor_tokens};
+use ctxhost_engine_kit::budget::{filled_tokens, least_summary_tokens, turn_floor_tokens};
 use ctxhost_engine_kit::caps::{EntryCaps, cut_result};
 use ctxhost_engine_kit::cuts::{
     gaps, newest_entry, protected_before, recent_turns_start, tail_start, trailing_frame,
@@ -79,6 +79,8 @@ pub(crate) struct BoundaryLayout {
     pub(crate) room_tokens: u64,
     /// Size of the kept entries and the ledger, in tokens.
     used_tokens: u64,
+    /// Whether summary and ledger have the least room that a result owes them.
+    has_room: bool,
 }
 
 impl BoundaryLayout {
@@ -134,18 +136,19 @@ impl LayoutPlanner<'_> {
     /// if the answer that the newest request refers to takes more; with older entries up to the floor.
     /// `None` if too little can be replaced or no room is left.
     pub(crate) fn choose(&self, ledgers: &mut LedgerReader<'_>) -> Option<BoundaryLayout> {
-        let exchange = self.exchange();
+        let exchange = self.exchange(self.target.attempt);
         let layout = self.choose_turn(ledgers, exchange.as_ref())?;
         Some(self.fill_to_floor(ledgers, layout, exchange.as_ref()))
     }
 
     /// Whether there is a layout.
     pub(crate) fn has_layout(&self, ledgers: &mut LedgerReader<'_>) -> bool {
-        self.choose_turn(ledgers, self.exchange().as_ref()).is_some()
+        self.choose_turn(ledgers, self.exchange(self.target.attempt).as_ref()).is_some()
     }
 
-    fn exchange(&self) -> Option<NewestExchange> {
-        let BoundaryTarget { budget_tokens, attempt, .. } = self.target;
+    /// The answer that the newest request is about, as small as an attempt allows.
+    fn exchange(&self, attempt: u32) -> Option<NewestExchange> {
+        let budget_tokens = self.target.budget_tokens;
         NewestExchange::fit(self.transcript, budget_tokens, attempt, self.previews.rewrites())
     }
 
@@ -164,16 +167,21 @@ impl LayoutPlanner<'_> {
         // A short turn is the same in each of its limits.
         starts.dedup();
         // The first layout that fits keeps the most.
-        let base_tokens = target.base_tokens();
-        starts
-            .into_iter()
-            .find_map(|tail| self.layout_at(ledgers, &whole(tail), base_tokens, with_answer))
-            .or_else(|| {
-                with_answer.and_then(|_| {
-                    self.layout_at(ledgers, &whole(newest), target.budget_tokens, with_answer)
-                })
-            })
-            .or_else(|| self.layout_at(ledgers, &whole(newest), base_tokens, None))
+        let (base_tokens, budget_tokens) = (target.base_tokens(), target.budget_tokens);
+        let shorter = self.exchange(target.attempt + 1);
+        let turns = starts.into_iter().map(|tail| (tail, base_tokens, with_answer));
+        let answers = [with_answer, shorter.as_ref()].into_iter().flatten();
+        let answers = answers.map(|answer| (newest, budget_tokens, Some(answer)));
+        let mut layout_of =
+            |(tail, tokens, answer)| self.layout_at(ledgers, &whole(tail), tokens, answer);
+        for choice in turns.chain(answers) {
+            let layout = layout_of(choice).filter(|layout| layout.has_room);
+            if layout.is_some() {
+                return layout;
+            }
+        }
+        layout_of((newest, base_tokens, None))
+            .or_else(|| layout_of((newest, budget_tokens, Some(with_answer?))))
     }
 
     /// The layout with older entries before the last turn, until the floor is reached or nothing more fits. The last
@@ -298,6 +306,7 @@ impl LayoutPlanner<'_> {
                 ledger_limits: LedgerLimits::new(0, &self.settings.room),
                 room_tokens: 0,
                 used_tokens,
+                has_room: true,
             })
         })
     }
@@ -321,12 +330,14 @@ impl LayoutPlanner<'_> {
         let kept = gaps(fold.gaps(), transcript.len() as u64);
         let shown_less: u64 = kept.into_iter().map(|range| shown.saved_tokens(range)).sum();
         let kept_tokens = before_tokens - fold.tokens() - shown_less;
-        let room_tokens = share_of(whole_tokens, target.target_share())
+        let result_tokens = share_of(whole_tokens, target.target_share());
+        // At most the size of earlier summaries and half of the new entries, so that the
+        // transcript shrinks.
+        let most_tokens = fold.tokens() - fold.new_tokens(transcript) / 2;
+        let room_tokens = result_tokens
             .saturating_sub(kept_tokens)
             .min(share_of(target.budget_tokens, INSERT_SHARE))
-            // At most the size of earlier summaries and half of the new entries, so that the
-            // transcript shrinks.
-            .min(fold.tokens() - fold.new_tokens(transcript) / 2);
+            .min(most_tokens);
         let room_chars = room_tokens.saturating_sub(FRAME_TOKENS) * CHARS_PER_TOKEN;
         // Before the ledger, for which the whole history is searched.
         if room_chars < LEAST_SUMMARY_CHARS {
@@ -349,6 +360,7 @@ impl LayoutPlanner<'_> {
             ledger_limits,
             room_tokens,
             used_tokens: kept_tokens + ledger_chars / CHARS_PER_TOKEN,
+            has_room: room_tokens >= least_summary_tokens(most_tokens, result_tokens),
         };
         Some(layout).filter(|layout| layout.summary_chars >= LEAST_SUMMARY_CHARS)
     }

@@ -73,10 +73,8 @@ impl MiddleCut {
         // Earlier summaries may be replaced by the same size, new entries by less than half, so
         // that every compaction shrinks the transcript.
         let carried_tokens = middle.tokens() - middle.new_tokens(transcript);
-        let most_tokens = (middle.tokens() + carried_tokens) / 2;
-        // A tail that left less than that would leave out older requests and names; a shorter one is tried first.
-        let free_tokens = goal.aim_tokens.saturating_sub(kept_tokens);
-        let room_tokens = if goal.is_last { most_tokens.min(free_tokens) } else { most_tokens };
+        // Also where the kept entries leave less: then a shorter tail is tried, and in the end the kept results are cut.
+        let room_tokens = (middle.tokens() + carried_tokens) / 2;
         let summary_tokens = goal.summary_tokens(middle.tokens());
         // The minimum of a summary would leave nothing of a short middle to the user's requests,
         // which are nowhere else.
@@ -160,8 +158,6 @@ struct CutGoal<'a> {
     /// Size that the result stays below.
     aim_tokens: u64,
     filled_tokens: u64,
-    /// Whether no shorter tail is left to try.
-    is_last: bool,
 }
 
 impl CutGoal<'_> {
@@ -189,11 +185,10 @@ pub(crate) fn choose_cut(
     let aim_tokens = target_tokens.min(trigger_tokens - trigger_tokens / FREE_PART);
     // A further attempt means that the last result was too large.
     let filled_tokens = if attempt > 1 { 0 } else { filled_tokens(budget_tokens, trigger_tokens) };
-    let is_last = false;
-    let goal =
-        CutGoal { settings, trigger_tokens, budget_tokens, aim_tokens, filled_tokens, is_last };
+    let goal = CutGoal { settings, trigger_tokens, budget_tokens, aim_tokens, filled_tokens };
     let no_rewrites = ReplacementMap::default();
-    let exchange = NewestExchange::fit(transcript, budget_tokens, attempt, &no_rewrites);
+    let fit = |attempt| NewestExchange::fit(transcript, budget_tokens, attempt, &no_rewrites);
+    let exchange = fit(attempt);
     let ledgers = &mut LedgerReader::new(transcript);
     // A repeated attempt means that the last result was too large.
     let first = attempt.saturating_sub(1).min(TAIL_HALVINGS);
@@ -222,10 +217,12 @@ pub(crate) fn choose_cut(
     if cut.is_settled(&goal) {
         return Some(cut);
     }
-    let goal = CutGoal { aim_tokens: target_tokens, is_last: true, ..goal };
-    let with_answer = MiddleCut::at(transcript, ledgers, tail, exchange.as_ref(), &goal);
-    if with_answer.is_smaller() && with_answer.after_tokens() <= target_tokens {
-        return Some(with_answer);
+    let goal = CutGoal { aim_tokens: target_tokens, ..goal };
+    for exchange in [exchange, fit(attempt + 1)].into_iter().flatten() {
+        let cut = MiddleCut::at(transcript, ledgers, tail, Some(&exchange), &goal);
+        if cut.is_smaller() && cut.after_tokens() <= target_tokens {
+            return Some(cut);
+        }
     }
     let cut = MiddleCut::at(transcript, ledgers, tail, None, &goal);
     (!cut.middle.is_empty() || cut.kept_tokens > target_tokens).then_some(cut)
@@ -421,6 +418,19 @@ mod tests {
     }
 
     #[test]
+    fn what_is_folded_has_a_summary_beside_entries_of_any_size() {
+        for words in (400..12_000).step_by(400) {
+            let mut talk = session(12);
+            talk.user("Read the log.").calls(&[("log", "read", "{}")]);
+            talk.result("log", "read", &WORDS.repeat(words));
+            for attempt in 1..=3 {
+                let cut = chosen(&talk, 6_000, attempt).unwrap();
+                assert!(cut.middle.is_empty() || cut.summary_tokens >= 1_000, "{words}: {cut:?}");
+            }
+        }
+    }
+
+    #[test]
     fn a_summary_takes_a_fifth_within_its_limits() {
         let settings = Settings::default();
         let goal = CutGoal {
@@ -429,7 +439,6 @@ mod tests {
             budget_tokens: 100_000,
             aim_tokens: 50_000,
             filled_tokens: 0,
-            is_last: false,
         };
         for (middle, summary) in [(600, 300), (5_000, 2_000), (30_000, 6_000), (90_000, 12_000)] {
             assert_eq!(goal.summary_tokens(middle), summary);

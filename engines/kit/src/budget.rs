@@ -63,6 +63,15 @@ pub fn filled_tokens(budget_tokens: u64, trigger_tokens: u64) -> u64 {
     share_of(budget_tokens, FILLED_SHARE).min(share_of(trigger_tokens, 1.0 - FREE_SHARE))
 }
 
+/// Part of a result that summary and ledger get at least, if they need it: what they leave out is nowhere else.
+const SUMMARY_ROOM_PART: u64 = 4;
+
+/// The least room of summary and ledger beside the answer that the newest request is about, in tokens, of `most_tokens`
+/// that they may take in a result of `result_tokens`.
+pub fn least_summary_tokens(most_tokens: u64, result_tokens: u64) -> u64 {
+    most_tokens.min(result_tokens / SUMMARY_ROOM_PART)
+}
+
 /// The minimum size after a compaction, in tokens: a share of the budget, at most the size of the
 /// newest entries and the summary.
 pub fn floor_tokens(

@@ -180,6 +180,7 @@ fn an_answer_of_the_model_needs_no_acknowledgement_before_it() {
             ledger_limits: LedgerLimits::new(0, &Settings::default().room),
             room_tokens: 0,
             used_tokens: 0,
+            has_room: true,
         };
         let plan = build_plan(&transcript, &layout, "summary", attachments, "test");
         let items = plan.project(&transcript);
