@@ -65,10 +65,14 @@ fn next_line(output: &mut BufReader<ChildStdout>) -> String {
     }
 }
 
-/// Starts the child from a shell that runs `setup` first.
-fn start(role: &str, setup: &str) -> (Child, BufReader<ChildStdout>) {
+/// With the usual effect of a hang-up, also where `nohup` has started the tests. A shell cannot undo that.
+const USUAL: &str = "exec env --default-signal=HUP";
+const IGNORED: &str = "trap '' HUP; exec";
+
+/// Starts the child from a shell, in one of these ways.
+fn start(role: &str, way: &str) -> (Child, BufReader<ChildStdout>) {
     let mut command = Command::new("sh");
-    let script = format!("{setup} exec \"$0\" --exact --nocapture signals::tests::child");
+    let script = format!("{way} \"$0\" --exact --nocapture signals::tests::child");
     command.arg("-c").arg(script).arg(std::env::current_exe().unwrap());
     let mut child = command.env(ROLE, role).stdout(Stdio::piped()).spawn().unwrap();
     let output = BufReader::new(child.stdout.take().unwrap());
@@ -81,12 +85,12 @@ fn send(child: &Child, signal: Signal) {
 
 #[test]
 fn a_server_names_its_signal_and_leaves_an_ignored_hang_up_ignored() {
-    let (mut child, mut output) = start("server", "");
+    let (mut child, mut output) = start("server", USUAL);
     assert_eq!(next_line(&mut output), "ready");
     send(&child, Signal::SIGHUP);
     assert_eq!(next_line(&mut output), "SIGHUP");
     child.wait().unwrap();
-    let (mut child, mut output) = start("server", "trap '' HUP;");
+    let (mut child, mut output) = start("server", IGNORED);
     assert_eq!(next_line(&mut output), "ready");
     send(&child, Signal::SIGHUP);
     sleep(Duration::from_millis(200));
@@ -98,7 +102,7 @@ fn a_server_names_its_signal_and_leaves_an_ignored_hang_up_ignored() {
 #[test]
 fn a_signal_that_ends_the_process_ends_its_groups() {
     for (signal, code) in [(Signal::SIGTERM, 143), (Signal::SIGHUP, 129)] {
-        let (mut child, mut output) = start("tools", "");
+        let (mut child, mut output) = start("tools", USUAL);
         let tool: u32 = next_line(&mut output).parse().unwrap();
         assert!(is_alive(tool));
         send(&child, signal);
