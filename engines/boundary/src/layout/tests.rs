@@ -130,6 +130,17 @@ fn the_answer_that_the_newest_request_is_about_stays() {
 }
 
 #[test]
+fn an_answer_of_any_size_leaves_the_summary_its_room() {
+    for words in (200..4_000).step_by(200) {
+        let mut talk = questions(30, 40);
+        talk.user("Explain it.").assistant(&"text ".repeat(words)).user("Why?");
+        talk.calls(&[("why", "read", "{}")]).result("why", "read", &"text ".repeat(960));
+        let room_tokens = chosen(&talk, target(4_000)).unwrap().room_tokens;
+        assert!(room_tokens >= 900, "{words} words: {room_tokens} tokens");
+    }
+}
+
+#[test]
 fn large_arguments_are_cut_where_nothing_else_fits() {
     let write = format!(r#"{{"path":"a.rs","content":"{}"}}"#, "text ".repeat(7_000));
     let mut talk = turns(10, 4);
