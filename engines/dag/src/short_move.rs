@@ -105,6 +105,30 @@ mod tests {
         assert!(short_moves * 4 >= moves * 3, "{short_moves} of {moves}");
     }
 
+    #[test]
+    fn moves_are_also_short_where_requests_fill_their_share() {
+        let (mut session, settings) = (DagSession::default(), Settings::default());
+        let mut talk = TranscriptBuilder::new();
+        let (mut cut, mut moves, mut short_moves) = (0, 0, 0);
+        for at in 0..240 {
+            let id = format!("c{at}");
+            talk.user(&format!(
+                "Look at part_{at}.rs: {}",
+                format!("why is value {at} wrong? ").repeat(5)
+            ));
+            talk.calls(&[(&id, "read", &format!(r#"{{"path":"src/part_{at}.rs"}}"#))]);
+            let line = |line: usize| format!("let value_{at}_{line} = load_{at}_{line}();\n");
+            talk.result(&id, "read", &(0..20).map(line).collect::<String>());
+            let request = AssembleRequest { budget: 16_000, ..AssembleRequest::default() };
+            session.plan(&talk.transcript(), &request, &settings);
+            let Some(layout) = &session.layout else { continue };
+            moves += u32::from(layout.cut != cut);
+            short_moves += u32::from(layout.cut != cut && layout.short_moves > 0);
+            cut = layout.cut;
+        }
+        assert!(short_moves * 2 >= moves, "{short_moves} of {moves}");
+    }
+
     impl DagSession {
         /// The leaves below the nodes of an outline.
         fn outlined_leaves(&self, outline: &str, settings: &Settings) -> Vec<usize> {
