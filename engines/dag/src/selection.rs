@@ -5,7 +5,7 @@ use ctxhost_engine_api::transcript::tokens::CHARS_PER_TOKEN;
 use ctxhost_engine_kit::name_ledger::{NameList, NameSet};
 use ctxhost_engine_kit::requests::{LONG_SLACK_PART, RequestRoom};
 use ctxhost_engine_kit::retrieval::{
-    NEWER_SHARE, NoteShares, PromptRanking, RankedSlices, RequestLayout, SliceFinder, join_texts,
+    NEWER_SHARE, NoteShares, PromptRanking, RankedSlices, RequestLayout, SliceFinder,
 };
 use ctxhost_engine_kit::rules::RuleList;
 use ctxhost_engine_kit::settings::share_of;
@@ -135,12 +135,13 @@ impl DagSession {
         }
         let outline_tokens = split.outline.min(free(&layout, 0));
         self.add_outline(transcript, ranking, outline_tokens, settings, &mut layout);
-        layout.newer_names = self.index.render_plan(transcript, allowed_tokens, &layout);
+        let plan = self.index.render_plan(transcript, allowed_tokens, &layout);
+        layout.append_newer(&plan, self.index.names.name_numbers(&plan));
         let name_tokens = split.names.min(free(&layout, 0));
         let newer_tokens =
             if split.has_short_moves { share_of(name_tokens, NEWER_SHARE) } else { 0 };
         let shown = self.add_names(transcript, name_tokens - newer_tokens, &mut layout);
-        self.add_newer_names(shown, newer_tokens, &mut layout);
+        self.add_newer_names(&shown, newer_tokens, &mut layout);
         layout
     }
 
@@ -200,34 +201,29 @@ impl DagSession {
         self.outline(&range, &ranking.groups, room_tokens, settings)
     }
 
-    /// Adds names that a layout does not show to its head, and returns all that its entries and its head show then.
+    /// Adds names that a layout does not show to its head, and returns all that it shows then.
     fn add_names(
         &self,
         transcript: &Transcript,
         room_tokens: u64,
         layout: &mut RequestLayout,
     ) -> NameSet {
-        let mut shown = self.index.shown_and_head_names(transcript, layout);
+        let mut shown = self.index.shown_and_own_names(transcript, layout);
         let names = self.render_names(&shown, room_tokens);
         shown.extend(names.names.iter().copied());
         layout.append_head(&names.text, names.names);
         shown
     }
 
-    /// Adds names that are neither in `shown` nor in its other texts to what each move of a layout chooses again.
+    /// Adds names that are not in `shown` to what each move of a layout chooses again.
     pub(crate) fn add_newer_names(
         &self,
-        mut shown: NameSet,
+        shown: &NameSet,
         room_tokens: u64,
         layout: &mut RequestLayout,
     ) {
-        if room_tokens == 0 {
-            return;
-        }
-        let others = layout.own_texts().skip(1);
-        shown.extend(others.flat_map(|text| self.index.names.name_numbers(text)));
-        let names = self.render_names(&shown, room_tokens).text;
-        layout.newer_names = join_texts([std::mem::take(&mut layout.newer_names), names]);
+        let names = self.render_names(shown, room_tokens);
+        layout.append_newer(&names.text, names.names);
     }
 
     /// The heaviest names that are not in `shown`.

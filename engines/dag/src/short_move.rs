@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ctxhost_engine_api::Transcript;
 use ctxhost_engine_kit::requests::RequestRoom;
-use ctxhost_engine_kit::retrieval::{NEWER_SHARE, RequestLayout, join_texts};
+use ctxhost_engine_kit::retrieval::{NEWER_SHARE, RequestLayout};
 use ctxhost_engine_kit::settings::share_of;
 
 use crate::STYLE;
@@ -53,13 +53,15 @@ impl DagSession {
         let outline_tokens = share_of(split.outline, OUTLINE_SHARE);
         let outline = self.outline(&range, &BTreeMap::new(), outline_tokens, settings).text;
         let plan = self.index.render_plan(transcript, budget_tokens, &layout);
-        layout.newer_names = join_texts([outline, plan]);
+        for text in [outline, plan] {
+            layout.append_newer(&text, self.index.names.name_numbers(&text));
+        }
         // Before the names, which take most of the time of a move.
         let least_name_tokens = share_of(split.names, NEWER_SHARE);
         let room_tokens = room(&layout).filter(|room| *room >= least_name_tokens)?;
         let name_tokens = share_of(split.names, NAME_SHARE).min(room_tokens);
-        let shown = self.index.shown_and_head_names(transcript, &mut layout);
-        self.add_newer_names(shown, name_tokens, &mut layout);
+        let shown = self.index.shown_and_own_names(transcript, &mut layout);
+        self.add_newer_names(&shown, name_tokens, &mut layout);
         Some(layout)
     }
 }

@@ -21,6 +21,7 @@ mod selection;
 mod short_move;
 mod stored_layout;
 mod tail;
+mod text_names;
 mod tools;
 
 pub use history::read_history;
@@ -34,7 +35,7 @@ pub use ranking::PromptRanking;
 pub use selection::SliceFinder;
 pub use short_move::NEWER_SHARE;
 pub use stored_layout::{layout_from_json, layout_to_json};
-pub use tail::join_texts;
+pub use text_names::TextNames;
 pub use tools::{
     EXPAND, HIT_CHARS, SEARCH, failure, number_argument, render_entry, search_limit, search_tool,
     text_argument,

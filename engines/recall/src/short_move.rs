@@ -36,7 +36,7 @@ impl RecallSession {
         if layout.hides_rule_from(last.cut, &self.rules) {
             return None;
         }
-        let shown = self.index.shown_and_head_names(transcript, &mut layout);
+        let shown = self.index.shown_and_own_names(transcript, &mut layout);
         self.add_newer(transcript, budget_tokens, &split, &shown, &mut layout);
         Some(layout)
     }

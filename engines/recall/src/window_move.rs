@@ -4,9 +4,7 @@ use ctxhost_engine_api::transcript::tokens::{self, CHARS_PER_TOKEN};
 use ctxhost_engine_api::{EntryKind, Transcript};
 use ctxhost_engine_kit::name_ledger::NameSet;
 use ctxhost_engine_kit::requests::RequestRoom;
-use ctxhost_engine_kit::retrieval::{
-    NEWER_SHARE, RankedSlices, RequestLayout, SliceFinder, join_texts,
-};
+use ctxhost_engine_kit::retrieval::{NEWER_SHARE, RankedSlices, RequestLayout, SliceFinder};
 use ctxhost_engine_kit::settings::share_of;
 use ctxhost_text::redact::redact;
 
@@ -205,9 +203,10 @@ impl RecallSession {
         layout: &mut RequestLayout,
     ) {
         let plan = self.index.render_plan(transcript, allowed_tokens, layout);
+        layout.append_newer(&plan, self.index.names.name_numbers(&plan));
         let (withdrawn, nothing) = (self.rules.withdrawn_names(), RankedSlices::default());
-        let names = self.index.render_names(shown, withdrawn, &nothing, split.newer_tokens).text;
-        layout.newer_names = join_texts([plan, names]);
+        let names = self.index.render_names(shown, withdrawn, &nothing, split.newer_tokens);
+        layout.append_newer(&names.text, names.names);
     }
 
     fn is_summary(&self, transcript: &Transcript, seq: u64) -> bool {

@@ -59,17 +59,12 @@ struct Postings {
 #[derive(Debug, Default)]
 pub struct SliceScores {
     by_slice: Vec<f32>,
-    /// Slices with a score above 0.
-    hits: Vec<u32>,
 }
 
 impl SliceScores {
     /// The given scores, by slice.
     pub fn new(scores: impl IntoIterator<Item = f32>) -> SliceScores {
-        let by_slice: Vec<f32> = scores.into_iter().collect();
-        let found = by_slice.iter().enumerate().filter(|(_, score)| **score > 0.0);
-        let hits = found.map(|(slice, _)| slice as u32).collect();
-        SliceScores { by_slice, hits }
+        SliceScores { by_slice: scores.into_iter().collect() }
     }
 
     /// The score of a slice; 0 without a common term.
@@ -77,17 +72,17 @@ impl SliceScores {
         self.by_slice.get(slice as usize).copied().unwrap_or(0.0)
     }
 
-    /// The slices with a score above 0.
-    pub fn hits(&self) -> &[u32] {
-        &self.hits
+    /// The slices with a score above 0, and their scores.
+    // A pass over all is faster than to look up the slices that a list would name.
+    pub fn hits(&self) -> impl Iterator<Item = (u32, f32)> {
+        let found = self.by_slice.iter().enumerate().filter(|(_, score)| **score > 0.0);
+        found.map(|(slice, score)| (slice as u32, *score))
     }
 
     fn add(&mut self, slice: u32, score: f32) {
-        let Some(sum) = self.by_slice.get_mut(slice as usize) else { return };
-        if *sum == 0.0 {
-            self.hits.push(slice);
+        if let Some(sum) = self.by_slice.get_mut(slice as usize) {
+            *sum += score;
         }
-        *sum += score;
     }
 }
 
@@ -135,7 +130,7 @@ impl TermIndex {
     /// Scores every slice that shares a term with the weighted query terms.
     pub fn search(&self, query: &[(u64, f32)]) -> SliceScores {
         // A dense vector: faster than a map, and freed after the request.
-        let mut scores = SliceScores { by_slice: vec![0.0; self.lengths.len()], hits: Vec::new() };
+        let mut scores = SliceScores { by_slice: vec![0.0; self.lengths.len()] };
         let slices = self.lengths.len() as f32;
         let mean_length = (self.total_length as f32 / slices.max(1.0)).max(1.0);
         let norm_of = |length: u16| K1 * (1.0 - B + B * f32::from(length) / mean_length);
@@ -264,9 +259,9 @@ mod tests {
             index.add(|pending| pending.extend(terms));
         }
         let scores = index.search(&[(1, 1.0), (3, 1.0)]);
-        assert_eq!(scores.hits().len(), 4);
+        assert_eq!(scores.hits().count(), 4);
         assert!(scores.get(3) > scores.get(2), "3 is rarer than 1");
         assert!(index.search(&[(3, 1.0)]).get(3) > index.search(&[(3, 1.0)]).get(1));
-        assert_eq!(index.search(&[(99, 1.0)]).hits(), [0_u32; 0]);
+        assert_eq!(index.search(&[(99, 1.0)]).hits().count(), 0);
     }
 }

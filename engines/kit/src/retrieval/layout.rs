@@ -12,10 +12,11 @@ use ctxhost_engine_api::{Action, Plan, Role, Transcript};
 
 use super::entry_masks::MaskedPositions;
 use super::history_index::HistoryIndex;
+use super::text_names::TextNames;
 use crate::antecedent::{quote_note, quote_tokens};
 use crate::ledger::render_requests;
 use crate::live_round::LiveRoundCuts;
-use crate::name_ledger::NameLedger;
+use crate::name_ledger::{NameLedger, NameSet};
 use ctxhost_text::injected_text::request_text;
 
 /// Why found text is inserted.
@@ -48,8 +49,6 @@ pub struct RequestLayout {
     pub kept: BTreeMap<u64, Option<String>>,
     /// The engine's own text, after the instructions.
     pub head: String,
-    /// Numbers of the names in the head, where it was just written. Not stored: more of them may be known later.
-    pub head_names: Option<Vec<u32>>,
     /// Parts of calls and results before the cut.
     pub excerpt: String,
     /// What each move chooses again, behind what stays in the prefix: the plan, names, and a part of an outline.
@@ -68,6 +67,8 @@ pub struct RequestLayout {
     pub antecedents: BTreeMap<u64, String>,
     /// Notes, by the position of their prompt.
     pub notes: BTreeMap<u64, String>,
+    /// The names in its own texts.
+    pub text_names: TextNames,
 }
 
 impl RequestLayout {
@@ -114,23 +115,28 @@ impl RequestLayout {
 
     /// Appends lines to the head, with the numbers of their names.
     pub fn append_head(&mut self, lines: &str, names: impl IntoIterator<Item = u32>) {
-        if !self.head.is_empty() && !lines.is_empty() {
-            self.head.push('\n');
+        self.text_names.append(&mut self.head, lines, names);
+    }
+
+    /// Appends lines to what each move chooses again, with the numbers of their names.
+    pub fn append_newer(&mut self, lines: &str, names: impl IntoIterator<Item = u32>) {
+        self.text_names.append(&mut self.newer_names, lines, names);
+    }
+
+    /// Adds the names in the engine's own texts to a set.
+    pub(super) fn read_own_names(&mut self, ledger: &NameLedger, names: &mut NameSet) {
+        let mut text_names = std::mem::take(&mut self.text_names);
+        for text in self.own_texts() {
+            names.extend(text_names.read(text, ledger).iter().copied());
         }
-        self.head.push_str(lines);
-        self.head_names.get_or_insert_default().extend(names);
+        self.text_names = text_names;
     }
 
-    /// Numbers of the names in the head.
-    pub fn read_head_names(&mut self, names: &NameLedger) -> &[u32] {
-        self.head_names.get_or_insert_with(|| names.name_numbers(&self.head))
-    }
-
-    /// Numbers of the names in the engine's own texts.
-    pub fn own_names(&mut self, names: &NameLedger) -> Vec<u32> {
-        let head = self.read_head_names(names).to_vec();
-        let others = self.own_texts().skip(1).flat_map(|text| names.name_numbers(text));
-        head.into_iter().chain(others).collect()
+    /// Forgets the names of texts that it does not have any more.
+    pub(super) fn retain_text_names(&mut self) {
+        let mut text_names = std::mem::take(&mut self.text_names);
+        text_names.retain(self.own_texts());
+        self.text_names = text_names;
     }
 
     fn kept_tokens(&self, transcript: &Transcript) -> u64 {

@@ -77,7 +77,7 @@ impl LayoutUpdate {
         }
         let tokens = layout.tokens(transcript, style);
         is_new |= layout.notes.len() != notes;
-        layout.head_names = None;
+        layout.retain_text_names();
         if tokens > budget_tokens && tokens >= transcript.total_tokens() {
             // Nearly everything is protected, so own texts would only add to it.
             return LayoutUpdate { layout: None, is_new, plan: whole_plan(transcript) };
@@ -160,9 +160,9 @@ impl SliceFinder<'_> {
         let left_tokens = left_beside(&found, room_tokens);
         // Without room for a name, the names that are shown need not be read.
         if name_tokens > 0 && left_tokens > 0 {
-            let known = &self.index.names;
-            let mut shown = self.index.shown_names(self.transcript, layout);
-            shown.extend(layout.own_names(known).into_iter().chain(known.name_numbers(&found)));
+            let ledger = &self.index.names;
+            let mut shown = self.index.shown_and_own_names(self.transcript, layout);
+            shown.extend(ledger.name_numbers(&found));
             names = self.index.render_names(&shown, withheld, self.ranked, left_tokens).text;
         }
         let note = join_texts([found, names]);

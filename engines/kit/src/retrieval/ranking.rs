@@ -88,8 +88,8 @@ impl HistoryIndex {
     /// The entries with the best slices, each with its group. A text without an entry counts as one.
     fn best_entries(&self, scores: &SliceScores) -> Vec<((u32, u32), f32)> {
         let mut best: HashMap<(u32, u32), f32> = HashMap::new();
-        let hits = scores.hits().iter();
-        let mut hits: Vec<u64> = hits.map(|slice| key_of(scores.get(*slice), *slice)).collect();
+        let mut hits = Vec::new();
+        scores.hits().for_each(|(slice, score)| hits.push(key_of(score, slice)));
         // Several slices of an entry may be among the best; four per entry are enough.
         let most = BEST_ENTRIES * 4;
         if hits.len() > most {

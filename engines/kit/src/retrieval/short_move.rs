@@ -36,6 +36,7 @@ impl RequestLayout {
             excerpt: self.excerpt.clone(),
             antecedents: self.antecedents.clone(),
             short_moves: self.short_moves + 1,
+            text_names: self.text_names.clone(),
             ..RequestLayout::default()
         };
         index.take_requests_with_files(&mut layout);

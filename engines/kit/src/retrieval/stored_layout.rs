@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::history_index::HistoryIndex;
 use super::layout::RequestLayout;
+use super::text_names::TextNames;
 use crate::live_round::LiveRoundCuts;
 
 /// Version of the format; other versions are ignored.
@@ -81,7 +82,6 @@ pub fn layout_from_json(json: &str, index: &HistoryIndex) -> Option<RequestLayou
         replaced_rules: saved.replaced_rules,
         kept: saved.kept.into_iter().collect(),
         head: saved.head,
-        head_names: None,
         excerpt: saved.excerpt,
         newer_names: saved.newer_names,
         short_moves: saved.short_moves,
@@ -91,5 +91,6 @@ pub fn layout_from_json(json: &str, index: &HistoryIndex) -> Option<RequestLayou
         cuts: saved.cuts,
         antecedents: saved.antecedents.into_iter().collect(),
         notes: saved.notes.into_iter().collect(),
+        text_names: TextNames::default(),
     })
 }

@@ -179,14 +179,14 @@ impl HistoryIndex {
         shown
     }
 
-    /// The same with the names in the head of the layout.
-    pub fn shown_and_head_names(
+    /// The same with the names in the engine's own texts.
+    pub fn shown_and_own_names(
         &self,
         transcript: &Transcript,
         layout: &mut RequestLayout,
     ) -> NameSet {
         let mut shown = self.shown_names(transcript, layout);
-        shown.extend(layout.read_head_names(&self.names).iter().copied());
+        layout.read_own_names(&self.names, &mut shown);
         shown
     }
 
@@ -219,7 +219,7 @@ fn layout_tokens(transcript: &Transcript, seq: u64, text: Option<&str>) -> u64 {
 }
 
 /// Joins the texts that are not empty, one under the other.
-pub fn join_texts(texts: [String; 2]) -> String {
+pub(super) fn join_texts(texts: [String; 2]) -> String {
     let texts = texts.into_iter().filter(|text| !text.is_empty());
     texts.collect::<Vec<_>>().join("\n")
 }
