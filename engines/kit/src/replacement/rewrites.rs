@@ -1,9 +1,11 @@
 //! The replaced entries of a session: decided once, so that cached prefixes stay valid.
 
 use std::collections::{BTreeMap, HashMap};
+use std::hash::BuildHasher;
 use std::ops::Range;
 
 use ctxhost_engine_api::{Entry, Plan, Transcript};
+use foldhash::quality::FixedState;
 
 use super::{Replacement, keep_with_replacements};
 
@@ -17,6 +19,8 @@ pub struct ReplacementMap {
 struct MappedReplacement {
     /// Id of the entry; positions change with each compaction.
     id: String,
+    /// Hash of what it replaces. An edited entry keeps its id.
+    replaced: u64,
     shown: Replacement,
     saved_tokens: u64,
 }
@@ -27,7 +31,8 @@ impl ReplacementMap {
         let saved_tokens = entry.tokens().saturating_sub(shown.tokens());
         // A replacement that saves nothing would change cached bytes for no gain.
         if saved_tokens > 0 {
-            let rewrite = MappedReplacement { id: entry.id().to_owned(), shown, saved_tokens };
+            let (id, replaced) = (entry.id().to_owned(), content_hash(entry));
+            let rewrite = MappedReplacement { id, replaced, shown, saved_tokens };
             self.by_seq.insert(entry.seq(), rewrite);
         }
     }
@@ -44,19 +49,24 @@ impl ReplacementMap {
     }
 
     /// Moves the replacements to the positions of their entries in another transcript and drops the
-    /// others. Returns the position after the last one.
+    /// others. Returns the position behind the last one, but none behind an entry whose content has changed since: a
+    /// replacement made of the old content may hold what the entry has no more, such as thinking.
     pub fn rebase(&mut self, transcript: &Transcript) -> u64 {
         let old = std::mem::take(&mut self.by_seq).into_values();
         let mut by_id: HashMap<String, MappedReplacement> =
             old.map(|old| (old.id.clone(), old)).collect();
-        let mut end = 0;
+        let (mut end, mut changed) = (0, None);
         for entry in transcript.iter() {
-            if let Some(rewrite) = by_id.remove(entry.id()) {
-                end = entry.seq() + 1;
-                self.by_seq.insert(entry.seq(), rewrite);
+            match by_id.remove(entry.id()) {
+                Some(rewrite) if rewrite.replaced == content_hash(&entry) => {
+                    end = entry.seq() + 1;
+                    self.by_seq.insert(entry.seq(), rewrite);
+                }
+                Some(_) => changed = changed.or(Some(entry.seq())),
+                None => {}
             }
         }
-        end
+        changed.map_or(end, |changed| end.min(changed))
     }
 
     /// The replacement of an entry.
@@ -88,6 +98,10 @@ impl ReplacementMap {
         plan.estimated_tokens = self.shown_tokens(transcript);
         plan
     }
+}
+
+fn content_hash(entry: &Entry<'_>) -> u64 {
+    FixedState::default().hash_one((entry.raw(), entry.text()))
 }
 
 #[cfg(test)]
@@ -140,5 +154,27 @@ mod tests {
         assert_eq!(rewrites, before);
         assert_eq!(rewrites.rebase(&TranscriptBuilder::with_epoch(1).transcript()), 0);
         assert_eq!(rewrites, ReplacementMap::default());
+    }
+
+    #[test]
+    fn a_decision_ends_with_the_content_that_it_was_made_for() {
+        let talk = |call: &str| {
+            let mut talk = TranscriptBuilder::new();
+            reads(&mut talk, 0..1);
+            talk.calls(&[("c", call, "{}")]).result("c", call, &"some text ".repeat(40));
+            reads(&mut talk, 1..2);
+            talk.transcript()
+        };
+        let (before, after) = (talk("read"), talk("write"));
+        let mut rewrites = ReplacementMap::default();
+        for seq in [1, 2, 5] {
+            let entry = before.get(seq).unwrap();
+            rewrites.insert(&entry, Replacement::from_text("-", "test", ""));
+        }
+        assert!(rewrites.get(2).is_some(), "the call is replaced");
+        // The builder names entries by their positions, so the edited one keeps its id.
+        assert_eq!(before.get(2).unwrap().id(), after.get(2).unwrap().id());
+        assert_eq!(rewrites.rebase(&after), 2, "decided again from the edited entry on");
+        assert_eq!([1, 2, 5].map(|seq| rewrites.get(seq).is_some()), [true, false, true]);
     }
 }
