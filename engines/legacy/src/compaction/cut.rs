@@ -204,7 +204,11 @@ fn cut_with_floor(
     // A frame that does not fit the room can be missing, and a longer tail has a shorter ledger.
     for _ in 0..FLOOR_STEPS {
         tail = tail::lengthen(inputs.transcript, &tail, wanted, cost);
-        let longer = at(inputs, ledgers, tail.clone(), target, None);
+        let mut longer = at(inputs, ledgers, tail.clone(), target, None);
+        if !fits(&longer) {
+            // Calls that write much have no result to cut. Otherwise nothing of them would stay, nor of what is before them.
+            longer.shrink(inputs, target.filled_tokens);
+        }
         if longer.tasks.is_empty() || !fits(&longer) {
             break;
         }
@@ -240,6 +244,8 @@ fn cut_with_floor(
 #[derive(Clone, Copy)]
 struct CutTarget {
     target_tokens: u64,
+    /// The size to which kept entries are cut that do not fit.
+    filled_tokens: u64,
     keep_tokens: u64,
     floor_tokens: u64,
     summary_chars: u64,
@@ -275,6 +281,7 @@ impl CutTarget {
             floor_tokens(budget_tokens, compaction.floor_share, recent_tokens, summary_tokens);
         CutTarget {
             target_tokens: share_of(budget_tokens, share),
+            filled_tokens: filled_tokens(budget_tokens, share_of(budget_tokens, share)),
             keep_tokens: keep >> attempt.saturating_sub(1).min(u64::BITS - 1),
             floor_tokens: floor_tokens >> attempt.saturating_sub(1).min(u64::BITS - 1),
             summary_chars,

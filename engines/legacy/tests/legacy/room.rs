@@ -178,6 +178,38 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
+    /// Calls beside each other that write much, which no cut of a result makes smaller.
+    #[test]
+    fn a_compaction_of_a_few_large_rounds_uses_its_room(
+        rounds in prop::collection::vec(prop::collection::vec((1usize..4_000, 1usize..6_000), 1..6), 3..9),
+        budget in 6_000u64..16_000,
+    ) {
+        let mut talk = TranscriptBuilder::new();
+        talk.user("Rename the field in all files.");
+        for (at, calls) in rounds.iter().enumerate() {
+            let id = |call: usize| format!("{at}-{call}");
+            let of = |call: usize, size: usize| {
+                let text = "let field = old; ".repeat(size / 17);
+                (id(call), format!(r#"{{"path":"src/{at}/{call}.rs","content":"{text}"}}"#))
+            };
+            let written: Vec<(String, String)> =
+                calls.iter().enumerate().map(|(call, (size, _))| of(call, *size)).collect();
+            let written: Vec<(&str, &str, &str)> =
+                written.iter().map(|(id, text)| (id.as_str(), "write", text.as_str())).collect();
+            talk.calls(&written);
+            for (call, (_, size)) in calls.iter().enumerate() {
+                talk.result(&id(call), "write", &"field renamed ".repeat(size / 14));
+            }
+        }
+        talk.assistant("All files have the new field.").user("What is left?");
+        talk.calls(&[("last", "read", "{}")]).result("last", "read", "nothing");
+        let transcript = talk.transcript();
+        prop_assume!(transcript.total_tokens() > budget * 3 / 2);
+        let plan = planned(&engine(&offline(), &json!({})), &transcript, request(budget, 1));
+        prop_assert!(plan.estimated_tokens >= budget * 28 / 100, "{} of {}", plan.estimated_tokens, budget);
+        prop_assert!(plan.estimated_tokens <= budget * 9 / 10);
+    }
+
     /// A model may write a short summary, so the kept entries and the ledger alone reach the floor.
     #[test]
     fn a_short_summary_leaves_the_floor_in_use(
