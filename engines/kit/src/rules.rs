@@ -1,6 +1,7 @@
 //! Rules and preferences of the user: sentences with a cue, such as always, never, from now on, I prefer.
 
 mod changes;
+mod distinction;
 mod forms;
 mod known_subjects;
 mod narrative;
@@ -274,6 +275,11 @@ pub(crate) fn sentences(text: &str) -> impl Iterator<Item = &str> {
         found
     })
 }
+
+#[cfg(test)]
+mod more_pair_tests;
+#[cfg(test)]
+mod pair_tests;
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,7 @@
 //! What a rule is about: a later rule replaces an earlier one about the same.
 
 use super::changes::{LANGUAGE_NAMES, blank, find_words, without_hints};
+use super::distinction::RuleDistinction;
 use super::things::RuleThings;
 use super::{ChangeKind, cues_of, without_cues};
 use ctxhost_text::hash::fnv1a;
@@ -56,6 +57,7 @@ pub struct RuleSubject {
     /// Names and numbers, sorted: only an announced change gives a subject other ones.
     values: Vec<String>,
     things: RuleThings,
+    distinction: RuleDistinction,
     /// Whether it is in a script without spaces.
     is_unspaced: bool,
     /// Cues and negations, sorted: with others the same terms mean something else.
@@ -92,6 +94,7 @@ impl RuleSubject {
         });
         rest.push_str(plain.get(read..).unwrap_or_default());
         let is_unspaced = rest.contains(is_unspaced);
+        let distinction = RuleDistinction::read(rule, &rest);
         let (more, words): (Vec<&str>, Vec<&str>) =
             rest.split_whitespace().flat_map(split_scripts).partition(|word| is_value(word));
         let words: Vec<&str> = words.into_iter().filter(|word| !is_common(word)).collect();
@@ -99,7 +102,8 @@ impl RuleSubject {
         values.sort_unstable();
         let mut terms = distinct_terms(&words.join(" "));
         terms.extend(has_language.then(|| fnv1a(LANGUAGE_TERM)));
-        RuleSubject { terms, values, things, is_unspaced, sense: sense_of(rule), change }
+        let sense = sense_of(rule);
+        RuleSubject { terms, values, things, distinction, is_unspaced, sense, change }
     }
 
     /// Whether it says the same as an earlier rule that it replaces.
@@ -130,16 +134,62 @@ impl RuleSubject {
         related.into_iter().map(|(number, _)| number).collect()
     }
 
-    /// Whether it could be about the same as an earlier rule, as far as their values show.
+    /// Whether it could be about the same as an earlier rule, as far as their values and distinguishing words show.
     fn may_replace(&self, earlier: &RuleSubject) -> bool {
-        match self.change {
-            ChangeKind::None => self.values == earlier.values,
-            // "Port 1 for the database" and "port 2 for the server" differ in the value and in what it is for.
-            ChangeKind::Start => {
-                self.values == earlier.values || !self.is_of_another_thing(earlier)
-            }
-            ChangeKind::Change | ChangeKind::End => true,
+        if self.has_language() && earlier.has_language() && !self.is_unspaced {
+            return !self.distinction.has_other_scope(&earlier.distinction);
         }
+        // What is ordered for once leaves a ban beside it.
+        if self.distinction.is_order_against(&earlier.distinction) {
+            return false;
+        }
+        if self.change == ChangeKind::None && self.values != earlier.values {
+            return false;
+        }
+        !self.is_of_another_thing(earlier) && !self.is_apart(earlier)
+    }
+
+    /// Whether words that the other lacks tell their things apart: "never restart the billing service" and "you can
+    /// restart the search service again".
+    fn is_apart(&self, earlier: &RuleSubject) -> bool {
+        let (own, other) = (&self.distinction, &earlier.distinction);
+        let lifts = own.is_lift && self.is_change();
+        if self.is_unspaced && earlier.is_unspaced {
+            return lifts && own.has_other_signs(other);
+        }
+        let have_other_values = self.has_value_beside(earlier) && earlier.has_value_beside(self);
+        if lifts {
+            // "Docs can be merged without review again" is an exception of "never merge without review".
+            return own.has_more_than(other) || have_other_values;
+        }
+        // "Book aisle seats" gives a new value where no number or name is the value.
+        let is_new_value = own.sets_value && !have_other_values;
+        if !own.differs_on_both_sides(other) {
+            return false;
+        }
+        let is_other_ban = other.is_ban
+            && match self.change {
+                // Bans add up.
+                ChangeKind::None => true,
+                ChangeKind::Start => !own.is_ban || !have_other_values,
+                ChangeKind::Change | ChangeKind::End => !own.is_ban,
+            };
+        is_other_ban
+            || own.states_another_thing(other)
+            || !is_new_value && own.has_other_modifier(other)
+            || have_other_values && self.things.is_new_to(&earlier.terms)
+            || !own.sets_value
+                && !have_other_values
+                && self.is_change()
+                && own.begins_with_another(other)
+    }
+
+    fn has_value_beside(&self, other: &RuleSubject) -> bool {
+        self.values.iter().any(|value| !other.values.contains(value))
+    }
+
+    fn has_language(&self) -> bool {
+        self.terms.contains(&fnv1a(LANGUAGE_TERM))
     }
 
     /// Whether it holds so much beside a later subject that it stays valid with a part that is changed.
@@ -156,6 +206,9 @@ impl RuleSubject {
     /// Whether two subjects name different things that they hold for.
     fn is_of_another_thing(&self, other: &RuleSubject) -> bool {
         let lacks = |one: &[u64], other: &[u64]| one.iter().any(|term| !other.contains(term));
+        if self.change != ChangeKind::Start || self.values == other.values {
+            return false;
+        }
         if self.is_unspaced && other.is_unspaced {
             // Nothing marks the thing; each has a word that the other lacks.
             return lacks(&self.terms, &other.terms) && lacks(&other.terms, &self.terms);
@@ -182,6 +235,16 @@ impl RuleSubject {
 
     /// Whether a sentence that may change a rule is about this earlier one.
     pub fn is_related(&self, earlier: &RuleSubject) -> bool {
+        let (own, other) = (&self.distinction, &earlier.distinction);
+        if own.is_order_for_now && !self.states_other_value(earlier) {
+            // All that it orders is forbidden.
+            let has_common = self.common(earlier).terms > 0;
+            return own.is_order_against(other) && has_common && !own.has_more_than(other);
+        }
+        if self.has_language() && earlier.has_language() && !self.is_unspaced {
+            // An order about another text is worth its line, however long a text about languages is not.
+            return self.is_change() && (own.has_short_scope() || !own.has_other_scope(other));
+        }
         if matches!(self.change, ChangeKind::None | ChangeKind::Start) {
             return self.states_other_value(earlier);
         }
@@ -201,7 +264,10 @@ impl RuleSubject {
     pub(super) fn size_bytes(&self) -> usize {
         let texts = self.values.iter().chain(&self.sense);
         let bytes = texts.map(|text| size_of::<String>() + text.capacity()).sum::<usize>();
-        self.terms.capacity() * size_of::<u64>() + self.things.size_bytes() + bytes
+        self.terms.capacity() * size_of::<u64>()
+            + self.things.size_bytes()
+            + self.distinction.size_bytes()
+            + bytes
     }
 
     /// Common share of the subjects: of the longer one, since a repetition says all of it again; of the shorter one if
@@ -225,12 +291,11 @@ impl RuleSubject {
         let is_common = |value: &&String| earlier.values.contains(value);
         let values =
             if self.is_change() { self.values.iter().filter(is_common).count() } else { 0 };
-        let language = fnv1a(LANGUAGE_TERM);
         CommonSubject {
             terms: common + values,
             own_terms: self.terms.len() + values,
             earlier_terms: earlier.terms.len() + values,
-            has_language: self.terms.contains(&language) && earlier.terms.contains(&language),
+            has_language: self.has_language() && earlier.has_language(),
         }
     }
 }
