@@ -60,7 +60,7 @@ const NOW_WORDS: &str =
 const STATED_VERBS: &str =
     "is|are|was|were|has|have|must|ist|sind|war|muss|est|sont|es|son|é|são|è|sono|zijn|jest|są";
 
-/// Letters at the beginning that forms of a word share, in languages whose endings are not known.
+/// Characters at the beginning that forms of a word share, in languages whose endings are not known.
 const BEGINNING_CHARS: usize = 6;
 /// Characters of the shortest word in a script without spaces.
 const LEAST_SIGNS: usize = 2;

@@ -84,7 +84,7 @@ fn what_is_about_the_same_thing_replaces_the_rule() {
 fn what_names_another_thing_replaces_nothing() {
     let pairs = [
         (
-            "Never open the greenhouse windows at night.",
+            "Never open the cellar windows at night.",
             "You can open the kitchen windows at night again.",
         ),
         ("Don't refactor the tokenizer.", "You may refactor the printer again."),
@@ -135,8 +135,8 @@ fn what_names_another_thing_replaces_nothing() {
 fn what_names_the_same_thing_replaces_the_rule() {
     let pairs = [
         (
-            "Never open the greenhouse windows at night.",
-            "You can open the greenhouse windows at night again.",
+            "Never open the cellar windows at night.",
+            "You can open the cellar windows at night again.",
         ),
         (
             "Don't refactor the tokenizer.",
