@@ -1,6 +1,7 @@
 //! Rules and preferences of the user: sentences with a cue, such as always, never, from now on, I prefer.
 
 mod changes;
+mod distinction;
 mod forms;
 mod known_subjects;
 mod narrative;
@@ -172,7 +173,20 @@ fn rule_at(sentences: &[UserSentence<'_>], at: usize) -> Option<String> {
     let before = at.checked_sub(1).and_then(|before| sentences.get(before));
     let is_handed_over = before.is_some_and(|before| narrative::hands_over(before.text));
     let is_rejected = sentences.get(at + 1).is_some_and(|next| rejects_previous(next.text));
-    (!is_handed_over && !is_rejected).then_some(rule)
+    (!is_handed_over && !is_rejected).then(|| with_object(rule, before))
+}
+
+/// A ban of "it", together with the sentence before, which says what "it" is.
+fn with_object(rule: String, before: Option<&UserSentence<'_>>) -> String {
+    // A rule before it is listed by itself.
+    let says_object = |before: &&UserSentence<'_>| parse_rule(before.text).is_none();
+    let Some(before) = before.filter(|_| narrative::forbids_previous(&rule)).filter(says_object)
+    else {
+        return rule;
+    };
+    let words: Vec<&str> = before.text.split_whitespace().chain([rule.as_str()]).collect();
+    let line = words.join(" ");
+    if RULE_CHARS.contains(&weighted_chars(&line)) { line } else { rule }
 }
 
 /// An item of a list of rules on one line.
@@ -276,6 +290,11 @@ pub(crate) fn sentences(text: &str) -> impl Iterator<Item = &str> {
 }
 
 #[cfg(test)]
+mod more_pair_tests;
+#[cfg(test)]
+mod pair_tests;
+
+#[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
@@ -350,6 +369,21 @@ mod tests {
             let text = format!("{label}\n- Prices with VAT\n- Dates as 3-Nov-25");
             assert_eq!(rules(&text), Vec::<String>::new(), "{label}");
         }
+    }
+
+    #[test]
+    fn a_ban_of_a_pronoun_is_listed_with_what_it_forbids() {
+        for text in [
+            "Later, when everything else is done, please also update CHANGELOG.md. Do not do it now.",
+            "Da ist noch der Ordner alt/. Bitte lösche ihn nicht.",
+            "Il reste le dossier vieux/. Ne le touche pas.",
+            "Остался каталог old/. Не трогай его.",
+        ] {
+            assert_eq!(rules(text), [text]);
+        }
+        let apart = ["Never deploy on Fridays.", "Do not do it now."];
+        assert_eq!(rules(&apart.join(" ")), apart);
+        assert_eq!(rules("Read the file. Do not edit the tests."), ["Do not edit the tests."]);
     }
 
     #[test]

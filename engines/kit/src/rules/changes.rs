@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
+use super::distinction::is_order_for_now;
 use super::narrative::orders_nothing;
 use super::subject::is_value;
 use super::{RULE_CUES, is_question, matches};
@@ -31,7 +32,7 @@ const END_WORDS: &str = concat!(
     // English.
     r"you (?:may|can|are allowed to|are free to)(?: now)? (?:[^,;:]* )?again|(?:is|are) (?:ok|okay|fine|allowed|permitted|acceptable) again|you can stop [^ ,]+ing|you (?:don['’]t|do not) (?:have|need) to [^,;:]*(?:any ?more|any longer)|no need (?:to|for) [^,;:]*(?:any ?more|any longer)",
     r"|(?:undo|retract|take back|forget|scratch|scrap|disregard|ignore|drop|cancel|withdraw|revoke) (?:what i (?:sa(?:id|y)|asked|wrote|wanted)|that (?:bit )?about|(?:the|my|that|this|our)(?: [^ ,]+)? (?:rule|ban|restriction|instruction|requirement|preference)s?)",
-    r"|forget (?:about )?(?:the|my|those|these) [^,;:]*[,;:] ?(?:and |just )?(?:use|go|do|make|take|write|put)|(?:rule|ban|restriction|requirement)s? (?:[^,;:]* )?(?:(?:is|are) (?:gone|lifted|off|void|obsolete|over|dropped)|(?:does not|doesn['’]t|do not|don['’]t) (?:apply|hold))",
+    r"|forget (?:about )?(?:the|my|those|these) [^,;:]*[,;:] ?(?:and |just )?(?:use|go|do|make|take|write|put)|(?:rule|ban|freeze|restriction|requirement)s? (?:[^,;:]* )?(?:(?:is|are) (?:gone|lifted|off|void|obsolete|over|dropped)|(?:does not|doesn['’]t|do not|don['’]t) (?:apply|hold))",
     r"|lift(?:ed|ing)? the (?:[^ ,]+ )?(?:ban|restriction|rule|requirement)|(?:changed|change) my mind|as of (?:today|now|this week)|starting (?:today|now)",
     // German, French, Spanish, Portuguese, Italian, Dutch.
     r"|(?:du|ihr|sie|man) (?:darfst|dürft|dürfen|darf|kannst|könnt|können) [^,;:]*wieder|(?:ist|sind|sei) (?:ab jetzt |jetzt |nun )?wieder (?:erlaubt|ok|okay|in ordnung)|vergiss [^;:]*(?:regel|vorgabe|verbot|nimm|nutze|verwende|benutze)[^ ,]*|doch (?:lieber|wieder|besser)|lieber doch|bitte doch|anders überlegt|(?:regel|vorgabe|verbot)[^ ,]* (?:gilt|ist|entfällt|fällt) [^,;:]*(?:nicht|aufgehoben|weg|hinfällig)|nicht länger|du kannst aufhören",
@@ -58,11 +59,20 @@ const HINT_WORDS: &str = concat!(
     r"|doch|lieber|wieder|statt(?:dessen)?|zurück|vergiss|erlaubt|finalement|plutôt|à la place|au lieu|reviens|revenons|revenez|oublie[rz]?|mejor|al final|en (?:lugar|vez) de|olvida|vuelve|melhor|afinal|em vez|ao invés|volte|volta|esqueça|esquece",
     r"|anzi|alla fine|piuttosto|invece|dimentica|torna|torniamo|toch|liever|in plaats|vergeet|weer|jednak|raczej|zamiast|zapomnij|wróć|wróćmy|лучше|вместо|(?:всё|все)[- ]таки|вернись|верн[её]мся|снова|краще|замість|знову|aslında|yerine|yeniden|tekrar|artık|saja|sebagai gantinya|kembali|thay vào đó|quay lại",
 );
+/// Permissions that need no word such as "again" to lift a ban.
+const PERMISSION_WORDS: &str = concat!(
+    r"you (?:may|can|could)(?: [^,;:]+)? now|now you (?:may|can)|you (?:may|can|are) (?:now |also )*(?:allowed|free) to|(?:it|that)['’]s (?:now )?(?:fine|ok|okay|safe|allowed|permitted)|feel free to|go ahead and",
+    r"|(?:du|ihr|sie|man|wir) (?:darfst|dürft|dürfen|darf|kannst|könnt|können) (?:[^,;:]* )?(?:jetzt|nun)|(?:jetzt|nun) (?:darfst|dürft|dürfen|darf|kannst|könnt|können)",
+    r"|(?:tu peux|vous pouvez|on peut) (?:[^,;:]* )?maintenant|maintenant (?:tu peux|vous pouvez|on peut)|(?:puedes?|pueden) (?:[^,;:]* )?ahora|(?:ahora|ya) (?:sí )?(?:puedes?|pueden)|pode[ms]? (?:[^,;:]* )?agora|(?:agora|já) pode[ms]?|puoi (?:[^,;:]* )?(?:ora|adesso)|(?:ora|adesso) puoi",
+    r"|(?:mag|kunt|kan) (?:je )?(?:[^,;:]* )?nu|nu (?:mag|kun|kan) je|(?:teraz|już) (?:możesz|można|wolno)|(?:możesz|można|wolno) (?:teraz|już)|(?:сейчас|уже) (?:можно|можешь|можете)|(?:можно|можешь|можете) (?:уже|сейчас)|вже можна|можна вже|şimdi [^,;:]*bilirsin(?:iz)?|sekarang boleh|boleh (?:[^,;:]* )?sekarang|bây giờ (?:bạn )?(?:có thể|được)",
+);
+/// Words beside the name of a language that is all that is asked for.
+const PLEASE_WORDS: &str = "please|bitte|s['’]il (?:te|vous) plaît|por favor|per favore|alsjeblieft|proszę|пожалуйста|будь ласка|lütfen";
 /// The same in scripts whose words have no spaces between them, and others.
 const HINT_SIGNS: &str = "现在可以|現在可以|可以再|お願い|अब|الآن|이제|还是|還是|算了|改|换|換|恢复|恢復|やっぱり|やはり|代わりに|戻|대신|역시|다시|بدلا|عد إلى|के बजाय|की जगह|वापस|फिर से";
 /// Words of such sentences that do not say what they are about.
 const EMPTY_WORDS: &str = concat!(
-    r"you|may|can|now|forget|scrap|scratch|drop|undo|revoke|cancel|lift(?:ed)?|stop|back|go|rule|ban|restriction|requirement|sorry|actually|instead|rather|fine|ok|okay|allowed|permitted|sa(?:id|y)|asked|mind|chang(?:ed|e)|need|longer|any ?more|please",
+    r"you|may|can|now|forget|scrap|scratch (?:that|the|my|what)|drop|undo|revoke|cancel|lift(?:ed)?|stop|back|go|rule|ban|freeze|over|restriction|requirement|sorry|actually|instead|rather|fine|ok|okay|allowed|permitted|sa(?:id|y)|asked|mind|chang(?:ed|e)|need|longer|any ?more|please|jetzt|maintenant|ahora|agora|adesso|teraz|сейчас",
     "|bitte|doch|lieber|wieder|statt|vergiss|regel|erlaubt|darfst|kannst|finalement|plutôt|oublie|règle|mejor|olvida|regla|puedes|melhor|regra|pode|anzi|regola|puoi|toch|liever|regel|mag|jednak|лучше|забудь|правило|можно|снова|нет|краще|vazgeçtim|aslında",
 );
 
@@ -80,7 +90,13 @@ static ENDS: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(&format!(r"(?i)(?:^|\W)(?:{END_WORDS}|{back})(?:\W|$)|{END_SIGNS}")).ok()
 });
 static HINTS: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(&format!(r"(?i)(?:^|\W)(?:{HINT_WORDS})(?:\W|$)|^no[,.:] |^nein,|{HINT_SIGNS}")).ok()
+    let language = format!(r"(?:(?:in|auf|en|em|op|po) )?(?:{LANGUAGES})");
+    let please =
+        format!(r"^{language},? (?:{PLEASE_WORDS})\W*$|^(?:{PLEASE_WORDS}),? {language}\W*$");
+    Regex::new(&format!(
+        r"(?i)(?:^|\W)(?:{HINT_WORDS}|{PERMISSION_WORDS})(?:\W|$)|^no[,.:] |^nein,|{please}|{HINT_SIGNS}"
+    ))
+    .ok()
 });
 static EMPTY: LazyLock<Option<Regex>> = LazyLock::new(|| word_pattern(EMPTY_WORDS, HINT_SIGNS));
 /// A name of a language.
@@ -102,7 +118,10 @@ pub(super) fn hints_at_change(line: &str) -> bool {
 pub fn parse_hint(sentence: &str) -> Option<String> {
     let line = sentence.split_whitespace().collect::<Vec<_>>().join(" ");
     let is_hint = HINT_CHARS.contains(&weighted_chars(&line))
-        && (matches(&HINTS, &line) || begins_correction(&line) || line.split(' ').any(is_value))
+        && (matches(&HINTS, &line)
+            || begins_correction(&line)
+            || is_order_for_now(&line)
+            || line.split(' ').any(is_value))
         && !is_question(&line)
         && !matches(&RULE_CUES, &line)
         && !orders_nothing(&line);

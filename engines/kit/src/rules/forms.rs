@@ -21,7 +21,7 @@ const FIRST_FORMS: &str = concat!(
     r"|keine? (?:[^ ,]+ ){1,5}(?:verwenden|benutzen|nutzen|schreiben|machen|hinzufügen|ändern|löschen|einbauen|committen|pushen)",
     r"|(?:verwende|verwendet|benutze?|nutze?|schreibe?|mache?|ändere|lösche?|füge?|pushe?|committe|setze?|fasse?|starte) (?:[^,;:]* )?(?:keine?[nrms]?|nicht)",
     // French, Spanish, Portuguese, Italian, Dutch.
-    r"|chaque (?:[^ ,]+ ){1,4}(?:doit|nécessite|a besoin)|tou(?:s|tes) les (?:[^ ,]+ ){1,4}doivent|(?:écri[st]|rédige|écrivez|rédigez) (?:tous|toutes|chaque)|(?:ne |n['’])[^ ,]+ (?:pas|plus)|(?:surtout )?pas d(?:e |['’])[^ ,]+ (?:dans|sur|en|s['’]il)",
+    r"|chaque (?:[^ ,]+ ){1,4}(?:doit|nécessite|a besoin)|tou(?:s|tes) les (?:[^ ,]+ ){1,4}doivent|(?:écri[st]|rédige|écrivez|rédigez) (?:tous|toutes|chaque)|(?:ne |n['’])(?:l[ae]s? |l['’])?[^ ,]+ (?:pas|plus)|(?:surtout )?pas d(?:e |['’])[^ ,]+ (?:dans|sur|en|s['’]il)",
     r"|cada (?:[^ ,]+ ){1,4}(?:debe|necesita|requiere|deve|precisa)|tod[oa]s (?:l[oa]s|[oa]s) (?:[^ ,]+ ){1,4}(?:deben|necesitan|devem|precisam)|(?:escrib[ea]|escrev[ae]) (?:tod[oa]s|cada)",
     r"|no (?:uses|usen|utilices|toques|cambies|edites|hagas|agregues|añadas|escribas|borres|elimines|ejecutes|incluyas|pongas|menciones|envíes|llames|modifiques)|(?:nada de|sin) [^ ,]+ en",
     r"|não (?:use|usem|utilize|toque|mude|altere|edite|faça|adicione|escreva|apague|exclua|execute|inclua|coloque|mencione|envie|modifique)",
@@ -32,6 +32,24 @@ const FIRST_FORMS: &str = concat!(
     r"|кажд[^ ,]+ (?:[^ ,]+ ){1,4}(?:долж[^ ,]+|требует|нуждается)|все (?:[^ ,]+ ){1,4}должны|пиши(?:те)? (?:все|кажд[^ ,]+)|кожн[^ ,]+ (?:[^ ,]+ ){1,4}(?:має|повин[^ ,]+|потребує)|усі (?:[^ ,]+ ){1,4}(?:мають|повинні)",
     r"|не (?:используй|меняй|трогай|правь|добавляй|пиши|удаляй|запускай|делай|отправляй|коммить|пушь|вставляй|ставь|упоминай|вызывай|применяй|використовуй|змінюй|чіпай|додавай|видаляй|роби|надсилай)(?:те)?",
     r"|her (?:[^ ,]+ ){1,4}(?:gerek[^ ,]*|zorunda[^ ,]*|olmalı|içermeli)|setiap (?:[^ ,]+ ){1,4}(?:harus|perlu|wajib)|semua (?:[^ ,]+ ){1,4}(?:harus|wajib)|mỗi (?:[^ ,]+ ){1,4}(?:phải|cần)|mọi (?:[^ ,]+ ){1,4}(?:phải|cần)|(?:đừng|không được) [^ ,]+",
+);
+/// What is used, and what instead of it is not: "use pnpm, not npm". Forms at the beginning.
+const CONTRASTS: &str = concat!(
+    r"(?:we |i |always )?(?:use|run|write|deploy|build|format|test|call|name|put|store|install|work)(?: [^ ,;:]+){1,6}, (?:and )?not [^ ]+|(?:we )?(?:use|write) [^ ,]+ (?:and )?not [^ ,]+",
+    r"|(?:wir )?(?:verwende[nt]?|benutze[nt]?|nutze[nt]?|nutz|nimm|nehmen|schreib|schreibe[nt]?)(?: [^ ,;:]+){1,6}, (?:und )?(?:nicht|keine?[nrms]?) [^ ]+",
+    r"|(?:on |nous )?(?:utilise[rz]?|utilisons|écri[st]|écrivez|prends)(?: [^ ,;:]+){1,6}, (?:et )?pas [^ ]+|(?:usa|usamos|usar|utiliza|utilizamos|escribe)(?: [^ ,;:]+){1,6}, (?:y )?no [^ ]+|(?:use|usamos|utilize|escreva)(?: [^ ,;:]+){1,6}, (?:e )?não [^ ]+",
+    r"|(?:usa|usiamo|utilizza|scrivi)(?: [^ ,;:]+){1,6}, (?:e )?non [^ ]+|(?:we )?(?:gebruik|gebruiken|schrijf)(?: [^ ,;:]+){1,6}, (?:en )?(?:niet|geen) [^ ]+|(?:używaj|używamy|pisz)(?: [^ ,;:]+){1,6}, (?:a )?nie [^ ]+",
+    r"|(?:мы )?(?:используй(?:те)?|используем|пиши(?:те)?|бери)(?: [^ ,;:]+){1,6}, (?:а )?не [^ ]+|(?:використовуй(?:те)?|використовуємо|пиши)(?: [^ ,;:]+){1,6}, (?:а )?не [^ ]+",
+    // "No emojis in the docs."
+    r"|keine? [^ ,]+(?: [^ ,]+){0,2} (?:in|im|auf|bei|an|am) [^ ,]+",
+);
+/// Duties, as "must" states them in other languages.
+const DUTIES: &str = concat!(
+    r"(?:muss|müssen) (?:[^,;:]* )?(?:auf|in|im|mit|unter|über|vor|nach|bei|als|durch|[^ ,]+(?:t|en)) (?:[^,;:]* )?(?:bleiben|sein|werden|haben|stehen|laufen|enthalten)|(?:darf|dürfen) (?:[^,;:]* )?(?:nicht|nie|keine?[nrms]?|nur) [^,;:]+",
+    r"|(?:doit|doivent)(?: [^ ,]+){0,2} (?:être|rester|avoir|contenir|commencer|finir|passer|utiliser|suivre)|ne (?:doit|doivent) (?:pas|jamais|plus)|(?:debe|deben|tienen? que)(?: [^ ,]+)? (?:estar|ser|quedar|tener|contener|usar|empezar|seguir)|no deben? [^ ,]+",
+    r"|(?:deve|devem|tem que|têm que|precisam?)(?: [^ ,]+)? (?:estar|ser|ficar|ter|conter|usar|começar|seguir)|não devem? [^ ,]+|(?:deve|devono)(?: [^ ,]+)? (?:essere|restare|rimanere|avere|contenere|usare|iniziare)|non (?:deve|devono) [^ ,]+",
+    r"|(?:moet|moeten) (?:[^,;:]* )?(?:zijn|blijven|worden|hebben|staan)|(?:mag|mogen) (?:[^,;:]* )?(?:niet|geen) [^,;:]+|(?:musi|muszą) (?:być|mieć|zostać|zawierać)|nie wolno",
+    r"|(?:долж[^ ,]+) (?:быть|оставаться|иметь|содержать|начинаться)|не долж[^ ,]+|нельзя|(?:має|мають|повин[^ ,]+) (?:бути|залишатися|містити)|не повин[^ ,]+|не можна|[^ ,]+(?:malı|meli)(?:dır|dir)?|harus (?:di[^ ,]+|tetap|menggunakan|pakai|dalam)|phải (?:được|dùng|viết|bằng)",
 );
 /// Forms anywhere in a sentence.
 const FORMS: &str = concat!(
@@ -65,14 +83,18 @@ const FORM_SIGNS: &str = concat!(
     r"(?:每[个個条條次项項]|所有)[^，。,]*(?:都|需|必|要|请用|請用|请使用|請使用)|别(?:用|改|动|碰|再|提交|写|加|删)|勿|没有例外|沒有例外|无一例外|但只|只用于|只用於|不超过|不超過|不得超过",
     r"|(?:すべて|全て|各)の?[^、。]*(?:必要|べき|こと)|ないで(?:ください|下さい|ね|。|$)|例外なく|以内に|以下に(?:して|抑え)|지 ?(?:마세요|마라|말아|말 것)|예외 ?없이|모든 [^.]*(?:해야|필요)|이내로",
     r"|(?:没有|沒有|未经|未經)我的?(?:同意|许可|許可|批准)|(?:許可|承認|確認)(?:なし|なく|を得ず|を取らず)|(?:しない|変えない|触らない|使わない)こと|(?:허락|승인|동의) ?없이|بدون (?:موافقتي|إذني)|ممنوع|मेरी (?:अनुमति|सहमति) के बिना",
-    r"|لا ت(?:ستعمل|غير|غيّر|كتب|حذف|لمس|ضف|عدل|عدّل)|كل [^،.]*يجب|بدون استثناء|مت (?:करो|करना|करें|लिखो|बदलो)|मत (?:करो|करना|करें|लिखो|बदलो|जोड़ो)|हर [^।,]*(?:चाहिए|ज़रूरी)|बिना अपवाद",
+    r"|لا ت(?:ستعمل|غير|غيّر|كتب|حذف|لمس|ضف|عدل|عدّل)|كل [^،.]*يجب|بدون استثناء|مت (?:करो|करना|करें|लिखो|बदलो)|मत (?:करो|करना|करें|लिखो|बदलो|जोड़ो)|يجب (?:أن|عدم|ألا)|(?:は|語|文)[^。、]*で(?:書いて|答えて|回答して|返信して)(?:ください|下さい)|हर [^।,]*(?:चाहिए|ज़रूरी)|बिना अपवाद",
 );
 /// What a negated order at the beginning does not forbid.
-const NO_ORDER_PATTERN: &str = r"(?i)^(?:do not|don['’]t) (?:worry|get me wrong|know|think|care|mind|bother|see|like|need|have|want|you|we|they|be|feel|hesitate|understand|remember|believe)\b|^no (?:problem|idea|need|worries|one|doubt|wonder|luck|thanks|longer|matter)\b|^ne sais\b";
+const NO_ORDER_PATTERN: &str = concat!(
+    r"(?i)^(?:do not|don['’]t) (?:worry|get me wrong|know|think|care|mind|bother|see|like|need|have|want|you|we|they|be|feel|hesitate|understand|remember|believe)\b|^no (?:problem|idea|need|worries|one|doubt|wonder|luck|thanks|longer|matter)\b|^ne sais\b",
+    // Reports and suppositions: "keine Fehler in der Konsole", "das muss kaputt sein", "run it, not sure whether it works".
+    r"|^keine? (?:ahnung|zeit|sorge|lust|frage|antwort|änderung|änderungen|fehler|problem|probleme|warnung|warnungen|treffer)(?:\W|$)|^(?:ich|das|es|da|er|sie|ça|cela|ce|il|elle|je|tu|eso|esto|isso|isto|questo|dat|het|ik|to|это|он|она|я) (?:muss|müssen|darf|doit|debe|deve|moet|mag|musi|долж[^ ,]+)(?:\W|$)|(?:kaputt|defekt|weg|falsch|tot|un bug|cassée?|roto|rota|quebrado|rotto|kapot|ошибк[^ ,]+) (?:sein|être|zijn)(?:\W|$)|(?:doit|doivent|debe|deben|deve|devono|долж[^ ,]+) (?:être|estar|ser|essere|быть) (?:un|une|en panne|cassé|roto|rota|caído|quebrado|rotto|giù|сломан[^ ,]*|ошибк[^ ,]+|где-то)(?:\W|$)|,? not (?:sure|yet|only|just|that|because|necessarily|now|then)(?:\W|$)",
+);
 
 static FORM: LazyLock<Option<Regex>> = LazyLock::new(|| {
     let first = format!(
-        r"^(?:(?:please|also|and|but|then|let['’]s|bitte|und|aber|por favor|пожалуйста|и|lütfen|tolong|mohon),? )*(?:{FIRST_FORMS})"
+        r"^(?:(?:please|also|and|but|then|let['’]s|bitte|und|aber|por favor|пожалуйста|и|lütfen|tolong|mohon),? )*(?:{FIRST_FORMS}|{CONTRASTS})"
     );
     let limit = format!(
         r"keep (?:[^ ,]+ ){{1,5}}(?:under|below|within|above|over|shorter than|at most|to at most) {QUANTITY}"
@@ -83,7 +105,7 @@ static FORM: LazyLock<Option<Regex>> = LazyLock::new(|| {
         r"(?:gets?|reads?|bekommt|kriegt) (?:{LANGUAGES})|(?:{LANGUAGES}) (?:for|für|pour|para|per|dla|для) [^ ,]+,"
     );
     Regex::new(&format!(
-        r"(?i)(?:{first})(?:\W|$)|(?:^|\W)(?:(?:{FORMS}|{languages})(?:\W|$)|{limit})|{FORM_SIGNS}"
+        r"(?i)(?:{first})(?:\W|$)|(?:^|\W)(?:(?:{FORMS}|{DUTIES}|{languages})(?:\W|$)|{limit})|{FORM_SIGNS}"
     ))
     .ok()
 });
@@ -159,6 +181,26 @@ mod tests {
             "Đừng đổi tên hàm công khai.",
             "每个接口都要有超时。",
             "公開関数の名前を変えないでください。",
+            "Use pnpm, not npm.",
+            "We use pnpm, not npm.",
+            "Use tabs not spaces.",
+            "Run tests with pytest -x, not unittest.",
+            "Verwende pnpm, nicht npm.",
+            "Utilise pnpm, pas npm.",
+            "Usa pnpm, no npm.",
+            "Используй pnpm, а не npm.",
+            "Kommentare müssen auf Deutsch sein.",
+            "Die API muss auf Port 8080 bleiben.",
+            "Die Datei darf nicht gelöscht werden.",
+            "Les commits doivent être signés.",
+            "Los commits deben estar firmados.",
+            "Os commits devem ser assinados.",
+            "I commit devono essere firmati.",
+            "Commits moeten ondertekend zijn.",
+            "Код должен быть покрыт тестами.",
+            "يجب أن تكون التعليقات بالعربية.",
+            "コメントは英語で書いてください。",
+            "Keine Emojis in der Doku.",
             "공개 함수 이름을 바꾸지 마세요.",
         ] {
             assert_eq!(Vec::from_iter(find_rules(text)), [text]);
@@ -179,6 +221,17 @@ mod tests {
             "Who needs the approval of the lead?",
             "Ask the server for its version.",
             "Only the parser is left.",
+            "Keine Ahnung in welcher Datei das ist.",
+            "Keine Fehler in der Konsole.",
+            "Das muss ein Fehler im Parser sein.",
+            "Ça doit être un bug.",
+            "Eso debe ser un error.",
+            "Run the tests, not sure whether they pass.",
+            "Muss ich die Datei löschen?",
+            "この関数をRustで書いてください。",
+            "Это должно быть ошибка.",
+            "Use the file that does not crash.",
+            "Ich muss heute noch in die Stadt gehen und beim Arzt sein.",
             "Покажи все файлы.",
         ] {
             assert_eq!(find_rules(text).count(), 0, "{text}");

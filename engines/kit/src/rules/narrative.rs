@@ -99,6 +99,15 @@ const HANDED_OVER_PATTERN: &str = concat!(
     r"|^(?:the |an? )?(?:error|warning|exception|compiler|linter|log|console|output|message)[^:]{0,40}(?:says|reads|shows|prints|states)\s?:.*",
     r"|^(?:请|請)?(?:帮我|幫我)?(?:翻译|翻譯|总结|總結|校对)[^:：]*[:：].*|(?:訳して|翻訳して|要約して)[^:：]*[:：].*|(?:번역|요약)[^:：]*[:：].*|^(?:ترجم|لخص)[^:]*:.*|(?:अनुवाद|सारांश)[^:]*:.*",
 );
+/// Bans whose object is only a pronoun: the sentence before says what they forbid.
+const PRONOUN_BAN_PATTERN: &str = concat!(
+    r"(?i)^(?:(?:but|so|and|please|aber|bitte|und|mais|et|pero|y|mas|ma|e|maar|en|но|и),? )*(?:",
+    r"(?:do not|don['’]t|never|please don['’]t) [^ ,]+ (?:it|that|this|them|those|these)",
+    r"|(?:mach|mache|macht|tu|änder|ändere|lösche?|fass) (?:das|es|sie|ihn|dies)|ne (?:le|la|les) [^ ,]+ pas|ne fai[st] pas (?:ça|cela)|no l[oa]s? [^ ,]+|não (?:o|a|os|as) [^ ,]+|não faça isso|non (?:farlo|toccarlo|cambiarlo)",
+    r"|(?:doe|verander|raak) (?:het|dat|dit)|nie rób (?:tego|go)|не (?:делай|меняй|трогай|удаляй)(?:те)? (?:это|его|её|их)|не роби цього|bunu [^ ,]+m[ae](?:yın|yin)?|jangan [^ ,]+ itu|đừng [^ ,]+ (?:nó|điều đó)",
+    r")(?: (?:now|yet|today|again|anymore|ever|at all|here|jetzt|noch|heute|nicht|niet|nu|maintenant|encore|ahora|todavía|agora|ainda|adesso|ora|teraz|сейчас|пока|зараз|şimdi|sekarang|bây giờ))*\s*[.!]*$",
+    r"|^(?:现在|現在|先)?(?:不要|别)(?:现在|現在)?(?:做|动|改|碰)(?:它|这个|那个)?[。！]?$|^(?:今は|まだ)?(?:それを)?しないで(?:ください|下さい)?[。！]?$",
+);
 /// What a sentence quotes.
 const QUOTED_PATTERN: &str =
     r#""[^"]+"|“[^”]+”|„[^“”]+[“”]|«[^»]+»|「[^」]+」|『[^』]+』|`[^`]+`|(?:^|[\s(:])'[^']+'"#;
@@ -111,6 +120,8 @@ static REFUSED: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(REFUSED_PA
 static HANDED_OVER: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(HANDED_OVER_PATTERN).ok());
 static REJECTION: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(REJECTION_PATTERN).ok());
+static PRONOUN_BAN: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(PRONOUN_BAN_PATTERN).ok());
 static QUOTED: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(QUOTED_PATTERN).ok());
 
 /// Whether a sentence with a cue orders nothing that lasts.
@@ -122,6 +133,11 @@ pub(super) fn orders_nothing(line: &str) -> bool {
 /// Whether a sentence rejects the one before it: "Ignore that."
 pub(crate) fn rejects_previous(sentence: &str) -> bool {
     matches(&REJECTION, sentence.trim())
+}
+
+/// Whether only the sentence before says what a ban forbids: "Do not do it now."
+pub(super) fn forbids_previous(sentence: &str) -> bool {
+    matches(&PRONOUN_BAN, sentence.trim())
 }
 
 /// Whether a sentence announces a text that the user hands over, which begins with the next one.
@@ -184,8 +200,17 @@ mod tests {
 
     #[test]
     fn the_patterns_compile() {
-        let all =
-            [&NARRATIVE, &HANDED_OVER, &ONCE, &SUPPOSED, &WISH, &REFUSED, &REJECTION, &QUOTED];
+        let all = [
+            &PRONOUN_BAN,
+            &NARRATIVE,
+            &HANDED_OVER,
+            &ONCE,
+            &SUPPOSED,
+            &WISH,
+            &REFUSED,
+            &REJECTION,
+            &QUOTED,
+        ];
         assert!(all.iter().all(|pattern| pattern.is_some()));
     }
 

@@ -17,7 +17,7 @@ const NAME_MARKS: &str = concat!(
 );
 /// Verbs whose object is what a rule sets. The object of any other verb is the thing that it holds for.
 const SETTING_VERBS: &str = concat!(
-    "use take deploy answer reply write call name begin start end prefer switch set keep make run put book choose pick sign format ",
+    "use take give deploy answer reply write call name begin start end prefer switch set keep make run put book choose pick sign format ",
     "nutze nutzen verwende verwenden benutze benutzen nimm nehmen deploye antworte antworten schreibe schreiben nenne starte ",
     "utilise utiliser utilisez prends réponds usa usar use utiliza utilizar responde escribe toma utilize responda escreva ",
     "usare rispondi scrivi gebruik gebruiken antwoord używaj używać używamy odpowiadaj используй используйте отвечай пиши бери ",
@@ -39,7 +39,7 @@ impl RuleThings {
     /// The things in a rule without its cues.
     pub(super) fn find(rule: &str) -> RuleThings {
         let words: Vec<&str> = rule.split_whitespace().collect();
-        let sets_object = words.iter().any(|word| is_in(SETTING_VERBS, word));
+        let sets_object = sets_value(rule);
         let mut things = RuleThings::default();
         for (at, word) in words.iter().enumerate() {
             let before = words.get(..at).unwrap_or_default();
@@ -69,6 +69,11 @@ impl RuleThings {
             return are_apart(&self.objects, &other.objects);
         }
         !self.terms.is_empty() && !other.terms.is_empty() && are_apart(&self.terms, &other.terms)
+    }
+
+    /// Whether it holds for something, and only for what is none of some terms.
+    pub(super) fn is_new_to(&self, terms: &[u64]) -> bool {
+        !self.terms.is_empty() && are_apart(&self.terms, terms)
     }
 
     /// Memory use in bytes, beside its own size.
@@ -108,6 +113,11 @@ impl NamePlace {
         }
         has_letter_first(value).then_some(NamePlace::Object)
     }
+}
+
+/// Whether a text has a verb whose object is what a rule sets.
+pub(super) fn sets_value(text: &str) -> bool {
+    text.split_whitespace().any(|word| is_in(SETTING_VERBS, word))
 }
 
 fn has_letter_first(value: &str) -> bool {

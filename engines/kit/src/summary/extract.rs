@@ -8,7 +8,7 @@ use ctxhost_engine_api::transcript::tokens::weighted_chars;
 use regex::Regex;
 
 use super::excerpt::{ExcerptRole, MessageExcerpt};
-use super::open_tasks::{announces_task, is_reported, promises_step};
+use super::open_tasks::{announces_task, is_reported, postpones_order, promises_step};
 use super::requests::{is_final_answer, pending_requests};
 use super::sections::{
     LINE_LIMIT_CHARS, MAX_CONSTRAINTS, MAX_DECISIONS, MAX_LINES, MAX_REPORTS, SummarySections,
@@ -146,10 +146,11 @@ fn open_tasks(excerpts: &[MessageExcerpt<'_>], done: &[FoundLine]) -> Vec<String
 fn is_open(excerpt: &MessageExcerpt<'_>, sentence: &Sentence) -> bool {
     // What a user wants next is pending only until its answer.
     let is_next = || excerpt.role == ExcerptRole::Assistant && is_about(&NEXT, sentence);
+    let is_postponed = || excerpt.role == ExcerptRole::User && postpones_order(&sentence.text);
     let is_promised = || is_final_answer(excerpt) && promises_step(&sentence.text);
     !ends_in_question(&sentence.text)
         && !is_done(&sentence.text)
-        && (is_task(sentence) || is_next() || is_promised())
+        && (is_task(sentence) || is_next() || is_postponed() || is_promised())
 }
 
 /// Whether a sentence or the heading of its list announces a task outside of names.
@@ -420,6 +421,17 @@ pub(super) mod tests {
             let called = MessageExcerpt { calls_tools: true, ..answer };
             assert!(extract_sections(&[called]).todos.is_empty(), "its calls record it");
         }
+    }
+
+    #[test]
+    fn what_a_user_postpones_is_an_open_task_and_a_ban_with_its_object() {
+        let task = "Later, when everything else is done, please also update CHANGELOG.md.";
+        let ban = "Do not do it now.";
+        let text = format!("Fix the parser. {task} {ban}");
+        let request = excerpt_of(ExcerptRole::User, &text);
+        let sections = extract_sections(&[request]);
+        assert_eq!(sections.todos, [task]);
+        assert_eq!(sections.constraints, [format!("{task} {ban}")]);
     }
 
     #[test]

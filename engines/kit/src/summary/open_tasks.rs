@@ -15,6 +15,15 @@ const TASK_PATTERN: &str = concat!(
     r"|\b(?:noch (?:zu tun|zu erledigen|offen)|fehlt noch|reste à faire|queda por|falta por|por hacer|a fazer|da fare|nog te doen|do zrobienia|ещё (?:нужно|надо|осталось)|ще треба)\b",
     r"|待办|待辦|还需要|還需要|尚未|别忘了|別忘了|提醒我|未完成|未対応|やること|忘れないで|할 일|미완료|لا تنس|ذكرني|याद दिला",
 );
+/// Orders that are postponed: "later, please also update the changelog", "when the tests are green, bump the version".
+const POSTPONED_PATTERN: &str = concat!(
+    r"(?i)\blater,? (?:when|once|after|please|also|on,? please)\b|^(?:(?:and|but|then),? )?(?:when|once|after|as soon as) [^.;:!?]{2,60}\b(?:done|finished|complete|completed|ready|merged|green|over|through|passes|pass),? (?:please|also|then|you (?:can|should|must)|update|add|remove|write|bump|delete|run|rename)\b|\b(?:please|also|and) [^.;:!?]{3,80}\b(?:at the very end|when (?:you are|you['’]re|everything(?: else)? is|all (?:else )?is) done)\b",
+    r"|^(?:später|danach|zum schluss|am ende|nachher)[, ][^.;:!?]{0,80}\b(?:bitte|noch|auch)\b|^(?:wenn|sobald) [^.;:!?]{2,60}\b(?:fertig|erledigt|grün|durch) (?:ist|sind),? (?:bitte|dann|auch)\b",
+    r"|^(?:plus tard|ensuite|à la fin|une fois|dès que|quand)[, ][^.;:!?]{0,80}\b(?:s['’]il (?:te|vous) plaît|aussi|pense[rz]? à)|^(?:más tarde|después|luego|al final|cuando)[, ][^.;:!?]{0,80}\b(?:por favor|también)|^(?:mais tarde|depois|no final|quando)[, ][^.;:!?]{0,80}\b(?:por favor|também)",
+    r"|^(?:più tardi|dopo|alla fine|quando)[, ][^.;:!?]{0,80}\b(?:per favore|anche)\b|^(?:later|straks|daarna|als)[, ][^.;:!?]{0,80}\b(?:alsjeblieft|graag|ook)\b|^(?:później|potem|na końcu|gdy|kiedy)[, ][^.;:!?]{0,80}\b(?:proszę|też|także)\b",
+    r"|^(?:потом|позже|в конце|когда|пізніше|потім|коли)[, ][^.;:!?]{0,80}\b(?:пожалуйста|также|тоже|будь ласка|також)|^(?:nanti|setelah)[, ][^.;:!?]{0,80}\b(?:tolong|juga)\b|^(?:sau này|sau khi)[, ][^.;:!?]{0,80}(?:hãy|cũng)",
+    r"|(?:稍后|稍後|以后|之后|最后|完成后|完成後)[^。！？]{0,30}(?:请|請|再|也)[^。！？]+|(?:後で|あとで|最後に|終わったら|完了したら)[^。]{0,60}(?:ください|下さい)|(?:나중에|끝나면|마지막에)[^.]{0,60}(?:주세요|해줘)|لاحقا[^.]{0,60}(?:من فضلك|أيضا)|बाद में[^।]{0,60}(?:कृपया|भी)",
+);
 /// Labels of open tasks, which mean something else without their colon.
 const LABEL_PATTERN: &str = concat!(
     r"(?i)^(?:still |noch |encore |aún |ancora |nog |ещё |ще )?(?:remaining|left|open|outstanding|pending|missing|open (?:points?|items?|tasks?|questions?|issues?)|to do|offen|ausstehend|offene (?:punkte|aufgaben)|fehlt|reste|restant|à faire|en suspens|pendientes?|falta|queda",
@@ -36,6 +45,7 @@ const PROMISE_PATTERN: &str = concat!(
 
 static TASK: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(TASK_PATTERN).ok());
 static LABEL: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(LABEL_PATTERN).ok());
+static POSTPONED: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(POSTPONED_PATTERN).ok());
 static PROMISE: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(PROMISE_PATTERN).ok());
 
 /// Common terms from which a line is about a task.
@@ -49,6 +59,11 @@ pub(super) fn announces_task(text: &str) -> bool {
         pattern.as_ref().is_some_and(|pattern| pattern.is_match(text))
     };
     holds(&TASK) || holds(&LABEL)
+}
+
+/// Whether a user postpones an order. A model that says the same promises a step.
+pub(super) fn postpones_order(text: &str) -> bool {
+    POSTPONED.as_ref().is_some_and(|pattern| pattern.is_match(text))
 }
 
 /// Whether a text of a model promises a later step.
@@ -73,7 +88,7 @@ mod tests {
 
     #[test]
     fn the_patterns_compile() {
-        assert!(TASK.is_some() && LABEL.is_some() && PROMISE.is_some());
+        assert!(TASK.is_some() && LABEL.is_some() && PROMISE.is_some() && POSTPONED.is_some());
     }
 
     #[test]
@@ -94,6 +109,31 @@ mod tests {
         }
         for text in ["The remaining time is short.", "The file is open.", "Der Laden ist offen."] {
             assert!(!announces_task(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn postponed_orders_are_known_in_many_languages() {
+        for text in [
+            "Later, when everything else is done, please also update CHANGELOG.md.",
+            "When the tests are green, please bump the version.",
+            "Später bitte noch das CHANGELOG ergänzen.",
+            "Sobald alles fertig ist, bitte die Version erhöhen.",
+            "Plus tard, mets aussi à jour le journal.",
+            "Más tarde, actualiza también el registro.",
+            "Потом, пожалуйста, обнови журнал.",
+            "稍后请再更新日志。",
+            "終わったら変更履歴も更新してください。",
+        ] {
+            assert!(postpones_order(text), "{text}");
+        }
+        for text in [
+            "When the server is done, it prints a line.",
+            "Read the later part of the file.",
+            "Cuando arranca, imprime una línea.",
+            "Später war der Server weg.",
+        ] {
+            assert!(!postpones_order(text), "{text}");
         }
     }
 
