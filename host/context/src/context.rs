@@ -12,6 +12,7 @@ use crate::accounting::{
 use crate::attachments::AttachmentSizes;
 use crate::error::ContextError;
 use crate::ingest::IngestProgress;
+use crate::instruction_edits::InstructionEdits;
 use crate::live_session::LiveSession;
 use crate::precompute::PrecomputeState;
 use crate::prompt::Prompt;
@@ -39,6 +40,7 @@ pub struct Context {
     pub(crate) accounting: TokenAccounting,
     counts: CountHistory,
     attachments: AttachmentSizes,
+    pub(crate) instruction_edits: InstructionEdits,
     /// The tokens of the last prompt, and what its images and files are estimated at.
     last_prompt: Option<(u64, u64)>,
     /// The last answer of the current turn.
@@ -69,6 +71,7 @@ impl Context {
             is_trim_logged: false,
             counts: CountHistory::default(),
             attachments: AttachmentSizes::default(),
+            instruction_edits: InstructionEdits::default(),
             last_prompt: None,
             last_answer: None,
         }
