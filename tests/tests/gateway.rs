@@ -29,6 +29,8 @@ mod failing;
 mod gone;
 #[path = "gateway/identity.rs"]
 mod identity;
+#[path = "gateway/instructions.rs"]
+mod instructions;
 #[path = "gateway/killed.rs"]
 mod killed;
 #[path = "gateway/limits.rs"]

@@ -142,17 +142,19 @@ async fn recover_overflow(
     let retry = &mut turn.retry;
     retry.max_output_tokens = overflow.max_output_tokens.or(retry.max_output_tokens);
     retry.cap_tokens = target.max_tokens;
-    retry.drops_attachments = target.drops_attachments;
-    let action = match (overflow.max_output_tokens, target.max_tokens) {
-        _ if target.drops_attachments => "the older half of images and files left out".to_owned(),
-        (Some(tokens), None) => format!("answers limited to {} tokens", group_thousands(tokens)),
-        (_, cap) => {
+    retry.attachment_cut = target.attachment_cut;
+    let action = match (target.attachment_cut, overflow.max_output_tokens, target.max_tokens) {
+        (Some(cut), ..) => cut.name().to_owned(),
+        (None, Some(tokens), None) => {
+            format!("answers limited to {} tokens", group_thousands(tokens))
+        }
+        (None, _, cap) => {
             format!("conversation limited to {} tokens", group_thousands(cap.unwrap_or_default()))
         }
     };
     turn.guard.emit(EventKind::recovering(&failure, action));
     let request = turn.prepare_request(Trigger::Overflow).await;
-    turn.retry.drops_attachments = false;
+    turn.retry.attachment_cut = None;
     request
 }
 

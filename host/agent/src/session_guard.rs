@@ -243,19 +243,24 @@ impl SessionGuard {
         self.active.context.is_plausible_overflow(&target, sent, failure)
     }
 
-    /// Handles a provider's refusal of a client's request as too large: shrinks `target`. Returns `None` if the
-    /// request cannot have been too large.
+    /// Handles a provider's refusal of a client's request as too large, with `sent_tokens` of the conversation, in estimated
+    /// tokens, and `sent_bytes` in all: shrinks `target`. Returns `None` if the request cannot have been too large, or if
+    /// no part of the conversation is what made it so.
     pub fn overflow(
         &mut self,
         target: &mut Target,
-        sent_tokens: u64,
+        (sent_tokens, sent_bytes): (u64, u64),
         failure: &ProviderError,
     ) -> Option<Overflow> {
         let sent = self.active.context.sent_request(target, sent_tokens);
+        let sent = SentRequest { bytes: Some(sent_bytes), ..sent };
         if !self.is_plausible_overflow(target, &sent, failure) {
             return None;
         }
         let overflow = self.active.context.overflow(target, &sent, failure);
+        if !overflow.is_smaller {
+            return None;
+        }
         // Neither a limit per minute nor one of bytes is a window.
         if !failure.is_ceiling && !failure.is_byte_limit {
             let (session, models) = (self.lock.session_id(), &self.state.models);

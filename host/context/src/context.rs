@@ -4,9 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ctxhost_engine_api::{
-    AfterTurnRequest, CommitTurnRequest, ModelRef, Role, Transcript, Trigger,
-};
+use ctxhost_engine_api::{AfterTurnRequest, CommitTurnRequest, ModelRef, Role, Transcript};
 
 use crate::accounting::{
     CachedTokens, LearnedWindow, RequestSize, SizePart, TokenAccounting, TokenCount,
@@ -14,8 +12,8 @@ use crate::accounting::{
 use crate::attachments::AttachmentSizes;
 use crate::error::ContextError;
 use crate::ingest::IngestProgress;
+use crate::instruction_edits::InstructionEdits;
 use crate::live_session::LiveSession;
-use crate::overflow::{self, Overflow, RefusedRequest};
 use crate::precompute::PrecomputeState;
 use crate::prompt::Prompt;
 use crate::sent_request::SentRequest;
@@ -24,7 +22,7 @@ use crate::target::{Budget, Target};
 use ctxhost_dialects::ProviderError;
 use ctxhost_dialects::message::{StopReason, TokenUsage};
 use ctxhost_engine::ActiveEngine;
-use ctxhost_invariants::{self as invariants, progress::CompactionLimits};
+use ctxhost_invariants::{has_attachments, progress::CompactionLimits};
 use ctxhost_models::ModelName;
 use ctxhost_provider::silent_truncation::{CountBasis, CountHistory, SentPrompt, SilentTruncation};
 use ctxhost_session::{RecordBody, Session, SessionError};
@@ -39,9 +37,10 @@ pub struct Context {
     pub(crate) limits: CompactionLimits,
     pub(crate) precomputed: PrecomputeState,
     pub(crate) is_trim_logged: bool,
-    accounting: TokenAccounting,
+    pub(crate) accounting: TokenAccounting,
     counts: CountHistory,
     attachments: AttachmentSizes,
+    pub(crate) instruction_edits: InstructionEdits,
     /// The tokens of the last prompt, and what its images and files are estimated at.
     last_prompt: Option<(u64, u64)>,
     /// The last answer of the current turn.
@@ -72,6 +71,7 @@ impl Context {
             is_trim_logged: false,
             counts: CountHistory::default(),
             attachments: AttachmentSizes::default(),
+            instruction_edits: InstructionEdits::default(),
             last_prompt: None,
             last_answer: None,
         }
@@ -186,7 +186,7 @@ impl Context {
         };
         let conversation = part(conversation_tokens).with_attachments(attachment_tokens);
         let size = self.accounting.request_size([part(target.overhead_tokens), conversation]);
-        SentRequest { size, conversation_tokens }
+        SentRequest { size, conversation_tokens, bytes: None }
     }
 
     /// Remembers what the images and files of a prompt are estimated at.
@@ -266,7 +266,9 @@ impl Context {
         let expected_tokens = self.expected_size(&sent.size);
         // Includes the estimated bound of an earlier refusal.
         let window_tokens = self.bounding_window(target);
-        let is_plausible = failure.is_plausible_overflow(expected_tokens, window_tokens);
+        // Files have many bytes and few tokens.
+        let is_plausible = failure.is_plausible_overflow(expected_tokens, window_tokens)
+            || failure.is_byte_limit && has_attachments(&self.view());
         if !is_plausible {
             tracing::info!(
                 failure = failure.log_text(false),
@@ -276,32 +278,6 @@ impl Context {
             );
         }
         is_plausible
-    }
-
-    /// Learns from the refusal of a request as too large and shrinks `target`: the requested answer if that is enough,
-    /// else the conversation.
-    pub fn overflow(
-        &mut self,
-        target: &mut Target,
-        sent: &SentRequest,
-        failure: &ProviderError,
-    ) -> Overflow {
-        self.set_target(target);
-        let expected_tokens = self.expected_size(&sent.size);
-        let upper_tokens = self.accounting.upper_bound(self.accounting.count(&sent.size));
-        let counted = overflow::prompt_only(failure, expected_tokens, target.output_tokens);
-        let refused_tokens = overflow::refused_tokens(&counted, expected_tokens, target);
-        let learned = self.learn_overflow(target, sent, &counted, refused_tokens);
-        target.drops_attachments = failure.is_byte_limit && self.has_old_attachments();
-        if target.drops_attachments {
-            target.trigger = Trigger::Overflow;
-            return Overflow { max_output_tokens: None, learned, refused_tokens };
-        }
-        let window_tokens = self.window_tokens(target);
-        let refusal =
-            RefusedRequest { failure, sent, expected_tokens, upper_tokens, window_tokens };
-        let max_output_tokens = overflow::shrink_target(target, &refusal);
-        Overflow { max_output_tokens, learned, refused_tokens }
     }
 
     /// Ends a turn, which began with the record `first_id`; `next_id` is the first record of the next one, if it
@@ -403,7 +379,7 @@ impl Context {
 
     /// Switches to the target's model: the history that counts for its window, and its accounting. Another model has another
     /// tokenizer, and its server may truncate differently.
-    fn set_target(&mut self, target: &Target) {
+    pub(crate) fn set_target(&mut self, target: &Target) {
         if self.session.show_history_for(self.recorded_window(target)) {
             self.invalidate_counts();
         }
@@ -427,31 +403,8 @@ impl Context {
         Ok(self.progress.catch_up(&self.engine, session, branch, &view).await?)
     }
 
-    /// Learns the size and the limit that a refusal states. Without a limit, the estimated refused size bounds this
-    /// session.
-    fn learn_overflow(
-        &mut self,
-        target: &Target,
-        sent: &SentRequest,
-        failure: &ProviderError,
-        refused_tokens: u64,
-    ) -> Option<LearnedWindow> {
-        if let Some(prompt_tokens) = failure.prompt_tokens {
-            self.accounting.record_count(&target.model, &sent.size, prompt_tokens);
-        }
-        // A limit per minute does not depend on the window, and neither does one of bytes where images and files take most of them.
-        let is_of_files = failure.is_byte_limit && invariants::has_attachments(&self.view());
-        if failure.is_ceiling || is_of_files {
-            return None;
-        }
-        match failure.limit_tokens.filter(|tokens| *tokens > 0) {
-            Some(tokens) => self.learn_window(target, tokens, true),
-            None => self.learn_window(target, refused_tokens, false),
-        }
-    }
-
     /// Learns a window if it is smaller than the known one.
-    fn learn_window(
+    pub(crate) fn learn_window(
         &mut self,
         target: &Target,
         tokens: u64,

@@ -26,6 +26,7 @@ mod context;
 mod error;
 mod ignored_compactions;
 mod ingest;
+mod instruction_edits;
 mod live_session;
 mod outcome;
 mod own_compactions;

@@ -3,7 +3,7 @@
 
 use ctxhost_engine::EngineAnswer;
 use ctxhost_engine_api::{Compaction, Plan, Trigger};
-use ctxhost_invariants as invariants;
+use ctxhost_invariants::{self as invariants, AttachmentCut, InvariantSettings};
 
 use crate::context::Context;
 use crate::error::ContextError;
@@ -35,10 +35,12 @@ impl Context {
         let pinned = self.session.pinned();
         let plan =
             invariants::shorten_long_requests(pinned, &view, budget.tokens, &settings.invariants);
-        plan.map_or(Ok(None), |plan| self.apply_own_plan(plan, target, budget))
+        plan.map_or(Ok(None), |plan| {
+            self.apply_own_plan(plan, target, budget, &settings.invariants)
+        })
     }
 
-    /// Applies a compaction of the host without the older half of images and files, if the provider refused the bytes of the request.
+    /// Applies a compaction of the host without images and files, if the provider refused the bytes of the request.
     ///
     /// # Errors
     ///
@@ -48,18 +50,26 @@ impl Context {
         target: &Target,
         budget: Budget,
     ) -> Result<Option<CompactionOutcome>, ContextError> {
-        if !target.drops_attachments || target.compaction == CompactionPolicy::Never {
+        let Some(cut) = target.attachment_cut else { return Ok(None) };
+        if target.compaction == CompactionPolicy::Never {
             return Ok(None);
         }
         self.session.update_pinned();
-        let plan = invariants::drop_old_attachments(self.session.pinned(), &self.view());
-        plan.map_or(Ok(None), |plan| self.apply_own_plan(plan, target, budget))
+        let plan = invariants::drop_attachments(self.session.pinned(), &self.view(), cut);
+        let Some(plan) = plan else { return Ok(None) };
+        // The provider takes no request with them, so also pinned messages lose theirs; their texts stay whole.
+        let limits = self.settings.invariants.with_shorter_texts();
+        self.apply_own_plan(plan, target, budget, &limits)
     }
 
-    /// Whether a smaller request is possible by leaving out images and files.
-    pub(crate) fn has_old_attachments(&mut self) -> bool {
+    /// Which images and files the next request leaves out after a refusal of the bytes of one for `target`; `None` if
+    /// there are none.
+    pub(crate) fn next_attachment_cut(&mut self, target: &Target) -> Option<AttachmentCut> {
+        if target.compaction == CompactionPolicy::Never {
+            return None;
+        }
         self.session.update_pinned();
-        invariants::drop_old_attachments(self.session.pinned(), &self.view()).is_some()
+        AttachmentCut::after(target.attachment_cut, self.session.pinned(), &self.view())
     }
 
     /// Applies a compaction that the host makes itself. `None` if a hook or an invariant refuses it.
@@ -68,6 +78,7 @@ impl Context {
         plan: Plan,
         target: &Target,
         budget: Budget,
+        limits: &InvariantSettings,
     ) -> Result<Option<CompactionOutcome>, ContextError> {
         let (view, settings) = (self.view(), self.settings.clone());
         let trigger = Trigger::Threshold;
@@ -85,7 +96,7 @@ impl Context {
             return Ok(None);
         }
         let mut outcome = CompactionOutcome::new(HOST.to_owned(), &view, trigger);
-        let checked = invariants::enforce(&view, plan.clone(), budget.tokens, &settings.invariants);
+        let checked = invariants::enforce(&view, plan.clone(), budget.tokens, limits);
         // If the invariants refuse it, the engine plans as if there were none.
         let Ok(checked) = checked else { return Ok(None) };
         let answer = EngineAnswer::from_host(HOST, Compaction::Plan(plan));

@@ -2,24 +2,19 @@
 
 use std::time::Duration;
 
-use ctxhost_engine_api::transcript::tokens::{self, group_thousands};
-use ctxhost_engine_api::{
-    AssembleRequest, EngineError, Entry, Message, ModelRef, Plan, Transcript,
-};
+use ctxhost_engine_api::transcript::tokens;
+use ctxhost_engine_api::{EngineError, Entry, Message, ModelRef, Plan, Transcript};
 
+use self::assembled::AssembledPlan;
 use crate::compact::{CompactionRequest, MAX_COMPACTIONS};
 use crate::context::Context;
 use crate::error::ContextError;
 use crate::outcome::{CompactionOutcome, CompactionVerdict};
 use crate::policy::CompactionPolicy;
-use crate::prompt::{Prompt, PromptPreview, notes_of};
+use crate::prompt::{Prompt, PromptPreview};
 use crate::target::{Budget, Target};
-use ctxhost_engine::{
-    AssembleContext, EngineAnswer, EngineContext, OnEngineError, OnRefusal, SlotError,
-};
-use ctxhost_invariants::{
-    self as invariants, EmergencyTrimError, EnforcedPlan, InvariantSettings, Repair,
-};
+use ctxhost_engine::{OnEngineError, SlotError};
+use ctxhost_invariants::{self as invariants, EmergencyTrimError, InvariantSettings};
 use ctxhost_retention as retention;
 
 /// The engine name of the host's emergency trim. The value is part of reports and metrics, so it stays.
@@ -219,59 +214,6 @@ impl Context {
         Ok(retries)
     }
 
-    /// Assembles until the invariants accept a plan: at most once with each engine.
-    ///
-    /// The engine's budget is the allowance without what the host adds itself, so an engine may use it up.
-    async fn assemble(
-        &mut self,
-        request: PromptRequest<'_>,
-        view: &Transcript,
-        allowance_tokens: u64,
-    ) -> Result<AssembledPlan, ContextError> {
-        let PromptRequest { target, model, budget } = request;
-        let settings = self.settings.clone();
-        let mut rejected_before = 0;
-        self.session.update_pinned();
-        loop {
-            let pinned = self.session.pinned();
-            let engine_budget = pinned.request_budget(allowance_tokens);
-            let assemble = Some(AssembleContext {
-                pinned,
-                budget_tokens: budget.tokens,
-                invariants: &settings.invariants,
-                on_refusal: OnRefusal::Quarantine,
-            });
-            let call = AssembleRequest {
-                session: self.session.reference().clone(),
-                budget: engine_budget,
-                reserve_tokens: budget.reserve_tokens,
-                prompt: self.session.prompt(),
-                model: model.clone(),
-                available_tools: target.tools.clone(),
-                now_ms: settings.clock.now_ms(),
-                ..AssembleRequest::default()
-            };
-            let context = EngineContext { transcript: view, assemble };
-            let mut answer = self.engine.ask(context, call).await?;
-            let plan = answer.value.clone();
-            match invariants::enforce_with(pinned, view, plan, budget.tokens, &settings.invariants)
-            {
-                Ok(mut checked) => {
-                    // Counts for the trial of a new engine: its plan passed the invariants.
-                    self.engine.record_success(&answer);
-                    checked.repairs.splice(0..0, std::mem::take(&mut answer.repairs));
-                    answer.refused_plans += rejected_before;
-                    return Ok(AssembledPlan { answer, checked });
-                }
-                Err(violation) => {
-                    rejected_before += answer.refused_plans + 1;
-                    self.engine.reject(&answer, "assemble", &violation.to_string())?;
-                    self.ingest().await?;
-                }
-            }
-        }
-    }
-
     /// The budget of an emergency trim: the pinned entries get what they need in full if that may fit the window. A
     /// provider that counts more refuses the request, and only then are their texts shortened.
     fn trim_budget(&self, target: &Target, view: &Transcript, budget: Budget) -> Budget {
@@ -441,58 +383,7 @@ impl PromptProgress {
     }
 }
 
-/// A checked plan and the engine's answer.
-struct AssembledPlan {
-    answer: EngineAnswer<Plan>,
-    checked: EnforcedPlan,
-}
-
-impl AssembledPlan {
-    fn wants_compaction(&self) -> bool {
-        self.answer.value.extras.compaction_wanted.is_some()
-    }
-
-    fn reinserted_tokens(&self, view: &Transcript) -> u64 {
-        let tokens = |repair: &Repair| match repair {
-            Repair::Reinserted { entries, .. } => view.tokens(entries.clone()),
-            _ => 0,
-        };
-        self.checked.repairs.iter().map(tokens).sum()
-    }
-
-    /// Describes by how much it exceeds the budget.
-    fn over_budget(&self, budget_tokens: u64) -> String {
-        let tokens = self.checked.tokens;
-        format!(
-            "plan of {} needs {} tokens, {} over the budget of {}",
-            self.answer.engine,
-            group_thousands(tokens),
-            group_thousands(tokens.saturating_sub(budget_tokens)),
-            group_thousands(budget_tokens),
-        )
-    }
-
-    fn into_prompt(
-        self,
-        view: Transcript,
-        budget_tokens: u64,
-        progress: &mut PromptProgress,
-    ) -> Box<Prompt> {
-        let progress = std::mem::take(progress);
-        let notes = notes_of(self.answer.value.extras.notes, &self.checked);
-        Box::new(Prompt {
-            budget_tokens,
-            view,
-            checked: self.checked,
-            engine: self.answer.engine,
-            fallback: self.answer.fallback,
-            compactions: progress.compactions,
-            notes,
-            rejected_plans: progress.rejected_plans,
-            took: progress.took,
-        })
-    }
-}
+mod assembled;
 
 #[cfg(test)]
 mod tests;

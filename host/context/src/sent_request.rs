@@ -8,4 +8,6 @@ pub struct SentRequest {
     pub size: RequestSize,
     /// The size of its conversation, in estimated tokens.
     pub conversation_tokens: u64,
+    /// The bytes of its body, where they are known.
+    pub bytes: Option<u64>,
 }

@@ -3,6 +3,7 @@
 use ctxhost_engine_api::Trigger;
 
 use crate::policy::CompactionPolicy;
+use ctxhost_invariants::AttachmentCut;
 use ctxhost_models::ModelName;
 
 /// What a prompt is prepared for.
@@ -28,8 +29,8 @@ pub struct Target {
     /// The maximum size that the caller wants, in estimated tokens. A compaction for much less than the next prompt may have does not
     /// count for it, as with a smaller window.
     pub requested_tokens: Option<u64>,
-    /// Whether the oldest images and files are left out first: the provider refused the bytes of the request.
-    pub drops_attachments: bool,
+    /// Which images and files are left out first: the provider refused the bytes of the request.
+    pub attachment_cut: Option<AttachmentCut>,
     /// The conversation's share of the budget; `None` for all of it.
     pub budget_share: Option<f64>,
     /// A fixed budget, instead of one derived from the window.

@@ -46,7 +46,7 @@ mod tests;
 
 use ctxhost_engine_api::{Action, Plan, PlanItem, Transcript};
 
-pub use attachments::{drop_old_attachments, has_attachments};
+pub use attachments::{AttachmentCut, drop_attachments, has_attachments, text_bytes};
 pub use budget::{FAIR_BUDGET_TOKENS, system_addition_tokens};
 pub use emergency_trim::{
     EmergencyTrimError, LedgerBudget, LedgerWriter, emergency_trim, pinned_tokens,

@@ -45,6 +45,12 @@ impl InvariantSettings {
     pub fn floor_tokens(&self, budget_tokens: u64) -> u64 {
         self.room_floor_share.of_tokens(budget_tokens).min(self.room_floor_tokens)
     }
+
+    /// The settings with which a plan may shorten any text of pinned entries.
+    #[must_use]
+    pub fn with_shorter_texts(&self) -> InvariantSettings {
+        InvariantSettings { verbatim_max_share: BudgetShare(0.0), ..self.clone() }
+    }
 }
 
 /// A share from 0 to 1.

@@ -90,10 +90,9 @@ fn with_pictures(pictures: usize) -> Value {
 
 #[tokio::test]
 async fn a_limit_of_bytes_costs_old_pictures_and_teaches_no_window() {
-    const REFUSAL: &str = r#"{"type":"error","error":{"type":"request_too_large","message":"Request exceeds the maximum size"}}"#;
     let upstream = Upstream::start(|seen| match seen.body.len() {
         0..500_000 => plain(200, "application/json", DONE),
-        _ => plain(413, "application/json", REFUSAL),
+        _ => plain(413, "application/json", TOO_MANY_BYTES),
     });
     let upstream = upstream.await;
     let config =
@@ -120,4 +119,112 @@ async fn a_limit_of_bytes_costs_old_pictures_and_teaches_no_window() {
     assert_eq!((answer.status().as_u16(), upstream.count()), (200, 3));
     let sent = String::from_utf8_lossy(&upstream.last().body).into_owned();
     assert!(sent.contains("Answer 0.") && sent.contains("Answer 39."), "{} bytes", sent.len());
+}
+
+/// A refusal of the bytes of a request, as Anthropic words it.
+const TOO_MANY_BYTES: &str = r#"{"type":"error","error":{"type":"request_too_large","message":"Request exceeds the maximum size"}}"#;
+
+/// What Gemini answers to the same.
+const TOO_LARGE_PAYLOAD: &str = r#"{"error":{"code":400,"message":"Request payload size exceeds the limit: 20971520 bytes.","status":"INVALID_ARGUMENT"}}"#;
+
+/// The history of a conversation that fits, and the key of its messages in a body.
+fn history(wire: Wire) -> (Value, &'static str) {
+    let body = request(wire, &long_conversation(), false);
+    let list = match wire {
+        Wire::Gemini => "contents",
+        Wire::Responses => "input",
+        _ => "messages",
+    };
+    (body, list)
+}
+
+/// A message of the user with a file of 1 MB.
+fn with_file(wire: Wire) -> Value {
+    let data = "A".repeat(1_000_000);
+    let url = format!("data:application/pdf;base64,{data}");
+    match wire {
+        Wire::Anthropic => {
+            let source = json!({"type": "base64", "media_type": "application/pdf", "data": data});
+            json!({"role": "user", "content": [{"type": "document", "source": source}, {"type": "text", "text": "Read this file."}]})
+        }
+        Wire::OpenAiChat => {
+            let file = json!({"type": "file", "file": {"filename": "a.pdf", "file_data": url}});
+            json!({"role": "user", "content": [file, {"type": "text", "text": "Read this file."}]})
+        }
+        Wire::Responses => {
+            let file = json!({"type": "input_file", "filename": "a.pdf", "file_data": url});
+            json!({"type": "message", "role": "user", "content": [file, {"type": "input_text", "text": "Read this file."}]})
+        }
+        _ => {
+            let file = json!({"inlineData": {"mimeType": "application/pdf", "data": data}});
+            json!({"role": "user", "parts": [file, {"text": "Read this file."}]})
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_new_file_of_too_many_bytes_goes_and_every_text_stays() {
+    for wire in [Wire::Anthropic, Wire::OpenAiChat, Wire::Responses, Wire::Gemini] {
+        let (status, refusal) = match wire {
+            Wire::Gemini => (400, TOO_LARGE_PAYLOAD),
+            _ => (413, TOO_MANY_BYTES),
+        };
+        let upstream = Upstream::start(move |seen| match seen.body.len() {
+            0..900_000 => plain(200, "application/json", "{}"),
+            _ => plain(status, "application/json", refusal),
+        });
+        let upstream = upstream.await;
+        let gate = Gate::before(&upstream.url, BELIEVED).await;
+        let (mut body, list) = history(wire);
+        body[list].as_array_mut().unwrap().pop();
+        body[list].as_array_mut().unwrap().push(with_file(wire));
+        let answer = ask(&gate, wire, &body, false).await;
+        assert_eq!((answer.status().as_u16(), upstream.count()), (200, 2), "{wire:?}");
+        let sent = String::from_utf8_lossy(&upstream.last().body).into_owned();
+        assert!(sent.contains("[ctxhost: images or files left out to fit]"), "{wire:?}");
+        assert!(sent.contains("Read this file.") && !sent.contains("AAAAAAAA"), "{wire:?}");
+        for n in 0..80 {
+            assert!(sent.contains(&format!("Part {n} of")), "{wire:?}: {n}");
+        }
+        // Without the file, the conversation is what it was before.
+        let messages = body[list].as_array_mut().unwrap();
+        messages.pop();
+        let mut last = messages[0].clone();
+        let text = if wire == Wire::Gemini { &mut last["parts"] } else { &mut last["content"] };
+        *text = match wire {
+            Wire::Gemini => json!([{"text": "No file then."}]),
+            _ => json!("No file then."),
+        };
+        messages.push(last);
+        let answer = ask(&gate, wire, &body, false).await;
+        assert_eq!((answer.status().as_u16(), upstream.count()), (200, 3), "{wire:?}");
+        assert_eq!(upstream.last().body, body.to_string(), "{wire:?}");
+    }
+}
+
+#[tokio::test]
+async fn bytes_that_nothing_can_mend_are_refused_in_the_providers_own_words() {
+    let refuse = |_: &_| plain(413, "application/json", TOO_MANY_BYTES);
+    let upstream = Upstream::start(refuse).await;
+    let gate = Gate::before(&upstream.url, BELIEVED).await;
+    let (mut body, list) = history(Wire::Anthropic);
+    // Most of the bytes are in the tools, of which nothing can be left out.
+    let schema = json!({"type": "object", "description": "x".repeat(500_000)});
+    body["tools"] = json!([{"name": "t", "description": "t", "input_schema": schema}]);
+    for is_with_file in [false, true] {
+        let asked = upstream.count();
+        if is_with_file {
+            let messages = body[list].as_array_mut().unwrap();
+            messages.pop();
+            messages.push(with_file(Wire::Anthropic));
+        }
+        let answer = ask(&gate, Wire::Anthropic, &body, false).await;
+        assert_eq!(answer.status().as_u16(), 413);
+        assert_eq!(answer.text().await.unwrap(), TOO_MANY_BYTES);
+        assert_eq!(upstream.count(), asked + 1 + usize::from(is_with_file));
+    }
+    let sent = String::from_utf8_lossy(&upstream.last().body).into_owned();
+    for n in 0..80 {
+        assert!(sent.contains(&format!("Part {n} of")), "{n}");
+    }
 }

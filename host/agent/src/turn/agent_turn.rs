@@ -9,6 +9,7 @@ use crate::state::RuntimeState;
 use ctxhost_context::LiveSession;
 use ctxhost_dialects::message::TokenUsage;
 use ctxhost_dialects::{ChatMessage, FailureReason, ProviderError};
+use ctxhost_invariants::AttachmentCut;
 use ctxhost_models::failover::ModelCursor;
 use ctxhost_session::SessionError;
 
@@ -42,8 +43,8 @@ pub(crate) struct RetryState {
     pub(crate) timeouts: u32,
     /// The maximum size of the conversation after an overflow, in estimated tokens.
     pub(crate) cap_tokens: Option<u64>,
-    /// Whether the next request leaves out the older half of images and files.
-    pub(crate) drops_attachments: bool,
+    /// Which images and files the next request leaves out.
+    pub(crate) attachment_cut: Option<AttachmentCut>,
     /// The maximum length of the answer, in provider tokens, if the provider stated one.
     pub(crate) max_output_tokens: Option<u64>,
     /// Whether thinking and provider items are left out.

@@ -76,6 +76,7 @@ impl AgentTurn {
         let sent = SentRequest {
             size: self.request_size(&request, &converted.tokens),
             conversation_tokens: prompt.checked.tokens,
+            bytes: None,
         };
         Ok(OutgoingRequest { request, target, sent })
     }

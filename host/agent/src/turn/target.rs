@@ -34,7 +34,7 @@ impl AgentTurn {
             overhead_tokens: tokens::estimate(&self.system_prompt())
                 + tokens::estimate(&tools_json),
             max_tokens: self.retry.cap_tokens,
-            drops_attachments: self.retry.drops_attachments,
+            attachment_cut: self.retry.attachment_cut,
             budget_share: Some(subagents.budget_share()),
             tools: tools.iter().map(|tool| tool.name.clone()).collect(),
             trigger,

@@ -59,7 +59,9 @@ impl Proxy {
         failure: &ProviderError,
     ) -> Option<ProxyAction> {
         let mut guard = self.lock_conversation(&request.conversation).await?;
-        let overflow = guard.overflow(&mut request.target, request.sent_tokens, failure)?;
+        let before = request.sent_body.clone();
+        let sent = (request.sent_tokens, before.len() as u64);
+        let overflow = guard.overflow(&mut request.target, sent, failure)?;
         // A ceiling is the key's tokens per minute, not the model's window.
         let limit_tokens = failure.limit_tokens.filter(|tokens| *tokens > 0);
         if let Some(limit_tokens) = limit_tokens.filter(|_| !failure.is_ceiling) {
@@ -75,6 +77,12 @@ impl Proxy {
         target.reserve_tokens =
             target.reserve_tokens.map(|tokens| self.reserve_tokens(tokens, window_tokens));
         match self.reshape(request, Some(guard)).await? {
+            // Nothing was left out, so the upstream would refuse the same bytes again.
+            Ok(ProxyAction::Forward(forward))
+                if failure.is_byte_limit && forward.has_body(&before) =>
+            {
+                None
+            }
             Ok(action) => Some(action),
             Err(ReshapeError { error, request, session }) if self.is_fatal(&error) => {
                 let endpoint = &request.client_request.endpoint;
@@ -181,9 +189,9 @@ impl Proxy {
 }
 
 /// The overflow error for a request that stays too large; `None` forwards the upstream's own error, because that one
-/// has no evidence of an overflow.
+/// has no evidence of an overflow, or speaks of bytes: a client that is given a number of tokens would fold a history that fits.
 fn give_up(request: &ProxyRequest, session: &str, failure: &ProviderError) -> Option<ProxyAction> {
-    if !failure.has_overflow_evidence() {
+    if failure.is_byte_limit || !failure.has_overflow_evidence() {
         return None;
     }
     let conversation_tokens = request.sent_tokens;
