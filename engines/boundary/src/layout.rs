@@ -170,14 +170,8 @@ impl LayoutPlanner<'_> {
         let (base_tokens, budget_tokens) = (target.base_tokens(), target.budget_tokens);
         let shorter = self.exchange(target.attempt + 1);
         let turns = starts.into_iter().map(|tail| (tail, base_tokens, with_answer));
-        // Above the threshold the next compaction comes at once, so a shorter answer is tried first.
-        let answers = [
-            (base_tokens, shorter.as_ref()),
-            (budget_tokens, with_answer),
-            (budget_tokens, shorter.as_ref()),
-        ];
-        let answers = answers.into_iter().filter(|(_, answer)| answer.is_some());
-        let answers = answers.map(|(tokens, answer)| (newest, tokens, answer));
+        let answers = [with_answer, shorter.as_ref()].into_iter().flatten();
+        let answers = answers.map(|answer| (newest, budget_tokens, Some(answer)));
         let mut layout_of =
             |(tail, tokens, answer)| self.layout_at(ledgers, &whole(tail), tokens, answer);
         for choice in turns.chain(answers) {
