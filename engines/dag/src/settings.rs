@@ -42,7 +42,7 @@ ctxhost_engine_api::settings! {
         pub chat_tail_share: f64 = 0.15, Number(TAIL_SHARE_MIN, 1.0), "share";
         /// Share for the user's requests before the newest entries, newest first: only the user can
         /// repeat them. They take it from the slack.
-        pub request_share: f64 = 0.15, Number(0.0, OWN_SHARE_MAX), "share";
+        pub request_share: f64 = 0.12, Number(0.0, OWN_SHARE_MAX), "share";
         /// Share for the nodes in a session that uses tools: they name the files and commands of
         /// earlier steps.
         pub agent_node_share: f64 = 0.1, Number(0.0, OWN_SHARE_MAX), "share";

@@ -35,7 +35,7 @@ ctxhost_engine_api::settings! {
         pub full_share: f64 = 0.6, Number(TAIL_SHARE_MIN, 1.0), "share";
         /// Share for the user's requests before the newest entries, newest first: only the user can
         /// repeat them. They take it from the slack.
-        pub request_share: f64 = 0.15, Number(0.0, OWN_SHARE_MAX), "share";
+        pub request_share: f64 = 0.12, Number(0.0, OWN_SHARE_MAX), "share";
         /// Share for the user's rules and preferences: about thirty rules at 8,000 tokens.
         pub rule_share: f64 = 0.08, Number(0.0, OWN_SHARE_MAX), "share";
         /// Share for rules and names together in a session that uses tools. Without tools names get

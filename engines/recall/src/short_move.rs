@@ -108,4 +108,26 @@ mod tests {
         }
         assert_eq!(hidden, []);
     }
+
+    #[test]
+    fn moves_are_also_short_where_requests_fill_their_share() {
+        let (mut session, settings) = (RecallSession::default(), Settings::default());
+        let mut talk = TranscriptBuilder::new();
+        let (mut cut, mut moves, mut short_moves) = (0, 0, 0);
+        for at in 0..240 {
+            let id = format!("c{at}");
+            let request = format!("why is value {at} wrong? ").repeat(5);
+            talk.user(&format!("Look at part_{at}.rs: {request}"));
+            talk.calls(&[(&id, "read", &format!(r#"{{"path":"src/part_{at}.rs"}}"#))]);
+            let line = |line: usize| format!("let value_{at}_{line} = load_{at}_{line}();\n");
+            talk.result(&id, "read", &(0..20).map(line).collect::<String>());
+            let request = AssembleRequest { budget: 16_000, ..AssembleRequest::default() };
+            session.plan(&talk.transcript(), &request, &settings);
+            let Some(layout) = &session.layout else { continue };
+            moves += u32::from(layout.cut != cut);
+            short_moves += u32::from(layout.cut != cut && layout.short_moves > 0);
+            cut = layout.cut;
+        }
+        assert!(short_moves * 2 >= moves, "{short_moves} of {moves}");
+    }
 }
