@@ -15,6 +15,7 @@ mod compaction;
 mod condense;
 mod leaf;
 mod node;
+mod node_lines;
 mod outline;
 #[cfg(test)]
 mod prompt_note_tests;

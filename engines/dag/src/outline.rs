@@ -10,6 +10,7 @@ use ctxhost_text::truncate::clip;
 use serde::{Deserialize, Serialize};
 
 use crate::node::{DagNode, NodeId, ROOT};
+use crate::node_lines::{NodeLines, line_tokens};
 use crate::replaced::hide_replaced;
 use crate::session::DagSession;
 use crate::settings::Settings;
@@ -19,6 +20,9 @@ use crate::shown_requests::ShownRequests;
 const TAG: &str = "outline";
 /// A shorter line, in tokens, would only name its id.
 const LEAST_LINE_TOKENS: u64 = 20;
+/// Nodes in a row whose sources do not fit before an outline counts as full.
+// Each asks for the lines of all its sources, of which a long session has thousands.
+const MAX_MISSES: usize = 8;
 /// The first line.
 const LEAD_IN: &str =
     "Earlier parts of this conversation, oldest first, each with the id of its summary.";
@@ -155,11 +159,15 @@ impl DagSession {
             inner.map(|id| self.ranked(*id, scores, settings)).collect()
         };
         let mut open = BinaryHeap::from(inner(ids));
-        while let Some(RankedNode { id, .. }) = open.pop() {
+        let mut misses = 0;
+        while misses < MAX_MISSES
+            && let Some(RankedNode { id, .. }) = open.pop()
+        {
             let sources = self.tree.sources(id, settings);
             let cost: u64 = sources.iter().map(|id| lines.tokens(*id)).sum();
             // A better node that does not fit lets smaller ones pass.
             let Some(rest) = (free_tokens + lines.tokens(id)).checked_sub(cost) else {
+                misses += 1;
                 continue;
             };
             free_tokens = rest;
@@ -231,49 +239,11 @@ impl DagSession {
     }
 }
 
-/// The lines of nodes beside the requests that are shown. Each is rendered once: a choice asks for its size, too.
-struct NodeLines<'s> {
-    session: &'s DagSession,
-    shown: &'s ShownRequests,
-    lines: BTreeMap<NodeId, (String, u64)>,
-}
-
-impl<'s> NodeLines<'s> {
-    fn new(session: &'s DagSession, shown: &'s ShownRequests) -> NodeLines<'s> {
-        NodeLines { session, shown, lines: BTreeMap::new() }
-    }
-
-    /// The line of a node.
-    fn get(&mut self, id: NodeId) -> &str {
-        &self.entry(id).0
-    }
-
-    /// Its size in tokens.
-    fn tokens(&mut self, id: NodeId) -> u64 {
-        self.entry(id).1
-    }
-
-    fn entry(&mut self, id: NodeId) -> &(String, u64) {
-        let NodeLines { session, shown, lines } = self;
-        lines.entry(id).or_insert_with(|| {
-            let line = session.tree.get(id).map_or_else(String::new, |node| {
-                node.line_with(&id.to_string(), &shown.text_beside(node, id.depth))
-            });
-            let tokens = line_tokens(&line);
-            (line, tokens)
-        })
-    }
-}
-
 /// One line for everything.
 fn root_line(range: &OutlineRange) -> HistoryOutline {
     let noun = if range.hidden == 1 { "entry" } else { "entries" };
     let text = format!("[{ROOT}: {} earlier {noun}]", range.hidden);
     HistoryOutline { ids: vec![ROOT.to_owned()], text }
-}
-
-fn line_tokens(line: &str) -> u64 {
-    tokens::estimate(line) + 1
 }
 
 /// Size of the message without its nodes, in tokens.

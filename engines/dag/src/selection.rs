@@ -179,7 +179,16 @@ impl DagSession {
     ) {
         let shown = ShownRequests::new(transcript, layout, settings);
         let outline = self.outline_before(layout, ranking, shown, room_tokens, settings).text;
-        layout.append_head(&outline, self.index.names.name_numbers(&outline));
+        layout.append_head(&outline, self.names_of_lines(&outline));
+    }
+
+    /// The names in the lines of an outline. From move to move most lines are the same, and they are not read again.
+    fn names_of_lines(&self, outline: &str) -> Vec<u32> {
+        let mut known = self.line_names.borrow_mut();
+        let names = outline.lines().flat_map(|line| known.read(line, &self.index.names).to_vec());
+        let names = names.collect();
+        known.retain(outline.lines());
+        names
     }
 
     /// The outline of everything that a layout does not show.

@@ -3,14 +3,16 @@
 //! The tree covers the whole session. A compaction only changes which entries are live: its summary
 //! names the leaves that it folds, and these leaves stay in the tree.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 use ctxhost_engine_api::{Entry, EntryKind, Flags, Transcript};
 use ctxhost_engine_kit::circuit_breaker::CircuitBreaker;
 use ctxhost_engine_kit::cursor::TranscriptCursor;
 use ctxhost_engine_kit::dialogue::is_hidden;
-use ctxhost_engine_kit::retrieval::{HistoryIndex, NO_ENTRY, RequestLayout};
+use ctxhost_engine_kit::retrieval::{HistoryIndex, NO_ENTRY, RequestLayout, TextNames};
 use ctxhost_engine_kit::rules::UserRules;
 use ctxhost_engine_kit::summary::unwrap_summary;
 use ctxhost_text::injected_text::request_text;
@@ -19,6 +21,7 @@ use crate::LAYER;
 use crate::compaction::folded_leaves;
 use crate::leaf::LeafDraft;
 use crate::node::{DagNode, NodeId};
+use crate::node_lines::RenderedLine;
 use crate::settings::Settings;
 use crate::tree::NodeTree;
 
@@ -47,6 +50,10 @@ pub(crate) struct DagSession {
     /// Its groups are the leaves and the draft; texts without an entry are folded leaves. Pinned entries and
     /// summaries of other engines must stay.
     pub(crate) index: HistoryIndex,
+    /// The lines of the nodes that outlines asked for.
+    pub(crate) rendered_lines: RefCell<HashMap<NodeId, Arc<RenderedLine>>>,
+    /// The names in the lines of the newest outline.
+    pub(crate) line_names: RefCell<TextNames>,
     /// The user's rules, also those in summaries.
     pub(crate) rules: UserRules,
     /// The layout of the last request; `None` while everything fits.

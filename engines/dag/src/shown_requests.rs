@@ -46,13 +46,28 @@ impl ShownRequests {
 
     /// The text of a node of some depth without the requests that are shown. Their room is for its other lines.
     pub(crate) fn text_beside<'n>(&self, node: &'n DagNode, depth: usize) -> Cow<'n, str> {
-        if node.written.is_some() {
+        self.text_without(node, &self.shown_lines(node), depth)
+    }
+
+    /// The places of the lines of a node whose request is shown; none where a model wrote its text.
+    pub(crate) fn shown_lines(&self, node: &DagNode) -> Vec<usize> {
+        let lines = node.lines.iter().enumerate().filter(|_| node.written.is_none());
+        lines.filter(|(_, line)| self.has(line)).map(|(at, _)| at).collect()
+    }
+
+    /// The text of a node of some depth without some of its lines, whose places rise.
+    pub(crate) fn text_without<'n>(
+        &self,
+        node: &'n DagNode,
+        left_out: &[usize],
+        depth: usize,
+    ) -> Cow<'n, str> {
+        if left_out.is_empty() {
             return Cow::Borrowed(&node.text);
         }
-        let others: Vec<&NodeLine> = node.lines.iter().filter(|line| !self.has(line)).collect();
-        if others.len() == node.lines.len() {
-            return Cow::Borrowed(&node.text);
-        }
+        let lines = node.lines.iter().enumerate();
+        let others = lines.filter(|(at, _)| left_out.binary_search(at).is_err());
+        let others: Vec<&NodeLine> = others.map(|(_, line)| line).collect();
         let limit_tokens = if depth == 0 { self.leaf_tokens } else { self.node_tokens };
         Cow::Owned(node.text_of(&others, limit_tokens))
     }

@@ -101,11 +101,11 @@ impl LiveRoundCuts {
         self.by_seq.contains_key(&seq)
     }
 
-    /// What is left of the cut results.
-    pub fn texts(&self, transcript: &Transcript) -> impl Iterator<Item = String> {
+    /// What is left of the cut results, with their positions.
+    pub fn texts(&self, transcript: &Transcript) -> impl Iterator<Item = (u64, String)> {
         self.by_seq.iter().filter_map(|(seq, cut)| {
             match cut_entry(&transcript.get(*seq)?, cut.cap_chars, "")?.body {
-                ReplacementBody::Text(text) => Some(text),
+                ReplacementBody::Text(text) => Some((*seq, text)),
                 ReplacementBody::Raw(_) => None,
             }
         })

@@ -9,6 +9,7 @@ mod mentions;
 mod name_lists;
 mod name_numbers;
 mod name_set;
+mod part_names;
 mod path_parts;
 
 use ctxhost_engine_api::Entry;
@@ -22,7 +23,7 @@ use entry_names::EntryNames;
 use mentions::for_each_mention;
 use name_lists::{BLOCK_CHARS, NameLists, split_at_list};
 use name_numbers::NameNumbers;
-use path_parts::{PartsStart, PathParts, parts_of_path};
+use path_parts::{PathParts, parts_of_path};
 
 pub use mentions::EntryMentions;
 pub use name_lists::{NameList, TAG};
@@ -84,8 +85,6 @@ struct NameRow {
     length_log2: f32,
     /// Size in weighted characters.
     chars: u32,
-    /// The names that it shows as a path.
-    parts: PartsStart,
     is_candidate: bool,
     /// Whether the user stated it.
     is_fact: bool,
@@ -207,8 +206,11 @@ impl NameLedger {
         }
         let mut lists = NameLists::default();
         withheld.into_iter().for_each(|number| _ = lists.leave_out(number));
-        for row in shown.numbers.iter().filter_map(|number| self.rows.get(*number as usize)) {
-            self.add_parts(row, self.parts.get(row.parts), &mut lists);
+        for number in &shown.numbers {
+            let parts = self.parts.get(*number);
+            if let Some(row) = self.rows.get(*number as usize).filter(|_| !parts.is_empty()) {
+                self.add_parts(row, parts, &mut lists);
+            }
         }
         let fact_room = room / FACT_ROOM_DIVISOR;
         let is_fact = |number: &u32| {
@@ -268,10 +270,7 @@ impl NameLedger {
     /// Looks up the parts of a path and keeps their numbers: for all names that a request shows, that takes too long.
     fn keep_parts(&mut self, number: u32) {
         let Some(row) = self.rows.get(number as usize) else { return };
-        let parts = self.parts.add(&self.find_parts(row), row.parts);
-        if let Some(row) = self.rows.get_mut(number as usize) {
-            row.parts = parts;
-        }
+        self.parts.set(number, &self.find_parts(row));
     }
 
     /// The numbers of the files and folders that a path begins or ends with.

@@ -218,7 +218,8 @@ impl MaskSession {
         let whole = kept.filter(|seq| !self.results.is_masked(*seq) && !cuts.contains(*seq));
         let mut shown: NameSet =
             whole.flat_map(|seq| names.entry_names(seq).iter().copied()).collect();
-        shown.extend(cuts.texts(transcript).flat_map(|text| names.name_numbers(&text)));
+        shown
+            .extend(cuts.texts(transcript).flat_map(|(seq, text)| names.names_in_part(seq, &text)));
         let list = names.render(&shown, [], &NameSet::default(), room_tokens * CHARS_PER_TOKEN);
         redact(&list.text).into_owned()
     }

@@ -55,7 +55,6 @@ impl EntryNames<'_> {
                     weight_log2: f32::NEG_INFINITY,
                     length_log2: (name.len() as f32).log2(),
                     chars: weighted_chars(name) as u32,
-                    parts: 0,
                     is_candidate: false,
                     is_fact: false,
                     is_statement: false,

@@ -3,40 +3,46 @@
 /// Steps of a path that are looked up. Paths have fewer; what a program generates may have thousands.
 const MOST_STEPS: usize = 24;
 
-/// Where the numbers of a path's parts begin; 0 without any.
-pub(super) type PartsStart = u32;
-
 /// The numbers of the parts of all paths.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PathParts {
+    /// Where the parts of each name begin; 0 for none. Most names have none, and their rows need not be read to know it.
+    starts: Vec<u32>,
     /// For each path their count, then the numbers.
     numbers: Vec<u32>,
 }
 
 impl PathParts {
-    /// The numbers that begin at `start`.
-    pub(super) fn get(&self, start: PartsStart) -> &[u32] {
-        let count = self.numbers.get(start as usize).filter(|_| start > 0);
-        let from = start as usize + 1;
-        count.and_then(|count| self.numbers.get(from..from + *count as usize)).unwrap_or_default()
+    /// The numbers of the parts of a name.
+    pub(super) fn get(&self, name: u32) -> &[u32] {
+        let start = self.starts.get(name as usize).map_or(0, |start| *start as usize);
+        let count = self.numbers.get(start).filter(|_| start > 0);
+        let parts = count.and_then(|count| self.numbers.get(start + 1..=start + *count as usize));
+        parts.unwrap_or_default()
     }
 
-    /// Adds the numbers of a path, unless they are those at `known`. Returns where they begin.
-    pub(super) fn add(&mut self, numbers: &[u32], known: PartsStart) -> PartsStart {
-        if self.get(known) == numbers {
-            return known;
+    /// Sets the parts of a name.
+    pub(super) fn set(&mut self, name: u32, parts: &[u32]) {
+        if self.get(name) == parts {
+            return;
         }
         // The first place is for none.
         let start = self.numbers.len().max(1);
         self.numbers.resize(start, 0);
-        self.numbers.push(numbers.len() as u32);
-        self.numbers.extend_from_slice(numbers);
-        start as PartsStart
+        self.numbers.push(parts.len() as u32);
+        self.numbers.extend_from_slice(parts);
+        let place = name as usize;
+        if self.starts.len() <= place {
+            self.starts.resize(place + 1, 0);
+        }
+        if let Some(known) = self.starts.get_mut(place) {
+            *known = start as u32;
+        }
     }
 
     /// Memory use in bytes, including allocations.
     pub(super) fn size_bytes(&self) -> usize {
-        self.numbers.capacity() * size_of::<u32>()
+        (self.starts.capacity() + self.numbers.capacity()) * size_of::<u32>()
     }
 }
 

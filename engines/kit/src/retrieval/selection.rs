@@ -136,21 +136,21 @@ impl<'a> SliceFinder<'a> {
             else {
                 continue;
             };
+            // What does not fit need not be compared with what is shown.
+            let Some(rest) = left_tokens.checked_sub(cost(slice, chosen.contains_key(&seq))) else {
+                misses += 1;
+                continue;
+            };
             let text = self.text_of(slice);
             if is_shown(seq, text) || has_replaced && self.rules.has_replaced(seq, text) {
                 continue;
             }
-            match left_tokens.checked_sub(cost(slice, chosen.contains_key(&seq))) {
-                Some(rest) => {
-                    left_tokens = rest;
-                    let numbers = chosen.entry(seq).or_default();
-                    if numbers.is_empty() {
-                        order.push(seq);
-                    }
-                    numbers.push(number);
-                }
-                None => misses += 1,
+            left_tokens = rest;
+            let numbers = chosen.entry(seq).or_default();
+            if numbers.is_empty() {
+                order.push(seq);
             }
+            numbers.push(number);
         }
         (chosen, order)
     }

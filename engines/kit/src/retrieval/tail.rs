@@ -175,7 +175,7 @@ impl HistoryIndex {
         let mut shown: NameSet =
             whole.flat_map(|seq| self.names.entry_names(seq).iter().copied()).collect();
         let cut = layout.cuts.texts(transcript);
-        shown.extend(cut.flat_map(|text| self.names.name_numbers(&text)));
+        shown.extend(cut.flat_map(|(seq, text)| self.names.names_in_part(seq, &text)));
         shown
     }
 

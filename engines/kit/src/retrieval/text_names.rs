@@ -19,7 +19,7 @@ pub struct TextNames {
 
 impl TextNames {
     /// The names of a text.
-    pub(super) fn read(&mut self, text: &str, ledger: &NameLedger) -> &[u32] {
+    pub fn read(&mut self, text: &str, ledger: &NameLedger) -> &[u32] {
         self.by_text.entry(hash_of(text)).or_insert_with(|| ledger.name_numbers(text).into())
     }
 
@@ -40,7 +40,7 @@ impl TextNames {
     }
 
     /// Keeps the names of these texts alone.
-    pub(super) fn retain<'t>(&mut self, texts: impl Iterator<Item = &'t str>) {
+    pub fn retain<'t>(&mut self, texts: impl Iterator<Item = &'t str>) {
         let kept = texts.map(hash_of).filter_map(|hash| self.by_text.remove_entry(&hash));
         self.by_text = kept.collect();
     }

@@ -168,14 +168,7 @@ impl UserRules {
 
     /// Whether a part of an entry holds a replaced rule.
     pub fn has_replaced(&self, seq: u64, part: &str) -> bool {
-        // Its first word is in few parts, and found faster than lines are joined.
-        let first = |rule: &str| rule.split(' ').next().is_some_and(|word| part.contains(word));
-        let mut replaced = self.replaced_texts_of(seq).filter(|rule| first(rule)).peekable();
-        if replaced.peek().is_none() {
-            return false;
-        }
-        let line = part.split_whitespace().collect::<Vec<_>>().join(" ");
-        replaced.any(|rule| line.contains(rule))
+        self.replaced_texts_of(seq).any(|rule| has_words(part, rule))
     }
 
     /// Renders the newest valid rules in at most `most_chars` weighted characters, newest last,
@@ -214,6 +207,23 @@ impl UserRules {
             }
         }
     }
+}
+
+/// Whether a text has the words of a rule one behind the other, with any white space between them.
+fn has_words(text: &str, rule: &str) -> bool {
+    let first = rule.split(' ').next().unwrap_or(rule);
+    text.match_indices(first)
+        .any(|(at, _)| text.get(at..).is_some_and(|rest| begins_with_words(rest, rule)))
+}
+
+fn begins_with_words(text: &str, rule: &str) -> bool {
+    let mut words = rule.split(' ');
+    let first = words.next().and_then(|word| text.strip_prefix(word));
+    let behind = words.try_fold(first, |rest, word| {
+        let rest = rest?.strip_prefix(char::is_whitespace)?;
+        Some(rest.trim_start().strip_prefix(word))
+    });
+    behind.flatten().is_some()
 }
 
 /// The names in the text of a rule, each once.
@@ -340,6 +350,24 @@ mod tests {
         again.read_message(5, "From now on, deploy to eu-2.", &names);
         assert_eq!(again.replaced_texts_of(0).collect::<Vec<_>>(), ["Always deploy to eu-1."]);
         assert_eq!(again.replaced_count(), 1);
+    }
+
+    #[test]
+    fn a_rule_is_found_over_the_ends_of_lines_and_not_in_other_words() {
+        let mut rules = UserRules::default();
+        let names = NameLedger::default();
+        rules.read_message(0, "Always deploy to eu-1.", &names);
+        rules.read_message(1, "From now on, deploy to eu-2.", &names);
+        for (part, holds) in [
+            ("Note. Always deploy\n   to eu-1. Thanks.", true),
+            ("Always, I said: Always deploy to eu-1.", true),
+            ("Always deployto eu-1.", false),
+            ("Always deploy to eu-3.", false),
+            ("Always", false),
+        ] {
+            assert_eq!(rules.has_replaced(0, part), holds, "{part}");
+        }
+        assert!(!rules.has_replaced(1, "Always deploy to eu-1."), "it is of another entry");
     }
 
     #[test]
