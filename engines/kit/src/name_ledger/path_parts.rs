@@ -65,15 +65,17 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_found_where_they_begin() {
+    fn each_name_has_the_parts_that_were_set_last() {
         let mut parts = PathParts::default();
-        let nothing = parts.add(&[], 0);
-        assert_eq!(parts.get(nothing), [0; 0]);
-        let first = parts.add(&[7, 8], nothing);
-        let second = parts.add(&[9], nothing);
-        assert_eq!((parts.get(first), parts.get(second)), (&[7, 8][..], &[9][..]));
-        assert_eq!(parts.add(&[7, 8], first), first);
-        let more = parts.add(&[7, 8, 9], first);
-        assert_eq!(parts.get(more), [7, 8, 9]);
+        parts.set(2, &[]);
+        parts.set(4, &[7, 8]);
+        parts.set(3, &[9]);
+        assert_eq!([parts.get(2), parts.get(4), parts.get(3)], [&[][..], &[7, 8], &[9]]);
+        let bytes = parts.numbers.len();
+        parts.set(4, &[7, 8]);
+        assert_eq!(parts.numbers.len(), bytes, "the same parts take no more room");
+        parts.set(4, &[7, 8, 9]);
+        parts.set(3, &[]);
+        assert_eq!([parts.get(4), parts.get(3), parts.get(9)], [&[7, 8, 9][..], &[], &[]]);
     }
 }
