@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::NameLedger;
 
-/// Bytes by which the names of an entry are told apart.
+/// Bytes at the beginning of a name by which those of an entry are looked up.
 const START_BYTES: usize = 3;
 
 impl NameLedger {
