@@ -20,7 +20,7 @@ use crate::shown_requests::ShownRequests;
 const TAG: &str = "outline";
 /// A shorter line, in tokens, would only name its id.
 const LEAST_LINE_TOKENS: u64 = 20;
-/// Nodes in a row whose sources do not fit before an outline counts as full.
+/// Nodes whose sources do not fit before an outline counts as full.
 // Each asks for the lines of all its sources, of which a long session has thousands.
 const MAX_MISSES: usize = 8;
 /// The first line.

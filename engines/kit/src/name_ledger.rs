@@ -48,7 +48,7 @@ const FACT_ROOM_DIVISOR: u64 = 2;
 const STATEMENT_ROOM_DIVISOR: u64 = 4;
 /// Names that can be listed: twice as many as the largest list holds.
 const CANDIDATES: usize = 16_384;
-/// Names in a row that do not fit before a list counts as full.
+/// Names that do not fit before a list counts as full.
 const MAX_MISSES: usize = 64;
 
 /// The names of one session.

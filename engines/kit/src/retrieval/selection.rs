@@ -14,7 +14,7 @@ use super::history_index::{HistoryIndex, SLICE_TOKENS, TextSlice};
 use super::layout::RequestLayout;
 use super::ranked_slices::RankedSlices;
 
-/// Slices in a row that do not fit before the room counts as full.
+/// Slices that do not fit before the room counts as full.
 const MAX_MISSES: usize = 64;
 /// With less room, in tokens, an excerpt would hold no text besides its frame.
 const LEAST_EXCERPT_TOKENS: u64 = 40;
