@@ -51,7 +51,7 @@ impl<'s> NodeLines<'s> {
 }
 
 impl DagSession {
-    /// The line of a node, rendered again only if other requests are shown than before.
+    /// The line of a node, rendered again if other requests are shown than before, or a model wrote its text.
     fn render_line(&self, id: NodeId, shown: &ShownRequests) -> Arc<RenderedLine> {
         let Some(node) = self.tree.get(id) else { return Arc::default() };
         let (left_out, is_written) = (shown.shown_lines(node), node.written.is_some());

@@ -182,7 +182,8 @@ impl DagSession {
         layout.append_head(&outline, self.names_of_lines(&outline));
     }
 
-    /// The names in the lines of an outline. From move to move most lines are the same, and they are not read again.
+    /// The names in the lines of an outline. From move to move most lines are the same, and they are not read again: a name
+    /// that became known since may be listed beside its line.
     fn names_of_lines(&self, outline: &str) -> Vec<u32> {
         let mut known = self.line_names.borrow_mut();
         let names = outline.lines().flat_map(|line| known.read(line, &self.index.names).to_vec());

@@ -136,6 +136,7 @@ impl DagSession {
         let Some(node) = node else { return };
         node.written = Some(text);
         node.render(settings.node_text_tokens);
+        self.rendered_lines.get_mut().remove(&id);
         self.mark_changed(id.depth, id.index);
     }
 }

@@ -1,6 +1,9 @@
-//! The names of an entry that a part of it shows, without reading the part: the names of the whole are known.
+//! The names of an entry that a part of it shows, without a search of the part for identifiers.
 
 use std::collections::HashMap;
+use std::ops::Range;
+
+use foldhash::fast::FixedState;
 
 use super::NameLedger;
 
@@ -8,42 +11,46 @@ use super::NameLedger;
 const START_BYTES: usize = 3;
 
 impl NameLedger {
-    /// The numbers of the names of an entry that stand in `part`, each as a whole word.
+    /// The numbers of the names of an entry that occur in `part`, each as a word or path of its own. What the ledger
+    /// did not read of a long entry has no names here, and may be listed beside the part.
     // A cut result may have tens of thousands of characters, which take milliseconds to read.
     pub fn names_in_part(&self, seq: u64, part: &str) -> Vec<u32> {
-        let mut by_start: HashMap<&[u8], Vec<(u32, &str)>, foldhash::fast::FixedState> =
-            HashMap::default();
-        let mut found = Vec::new();
+        let mut names: HashMap<&str, u32, FixedState> = HashMap::default();
+        // Listings have thousands of names with the same beginning, but few lengths.
+        let mut lengths: HashMap<&[u8], Vec<usize>, FixedState> = HashMap::default();
         for number in self.entry_names(seq) {
-            let Some(row) = self.rows.get(*number as usize) else { continue };
-            match row.name.as_bytes().get(..START_BYTES) {
-                Some(start) => by_start.entry(start).or_default().push((*number, &row.name)),
-                None if part.contains(&*row.name) => found.push(*number),
-                None => {}
+            let Some(name) = self.rows.get(*number as usize).map(|row| &*row.name) else {
+                continue;
+            };
+            let Some(start) = name.as_bytes().get(..START_BYTES) else { continue };
+            names.insert(name, *number);
+            let known = lengths.entry(start).or_default();
+            if !known.contains(&name.len()) {
+                known.push(name.len());
             }
         }
+        let mut found = Vec::new();
         for (at, start) in part.as_bytes().windows(START_BYTES).enumerate() {
-            let Some(names) = by_start.get_mut(start) else { continue };
-            names.retain(|(number, name)| {
-                let is_here = is_word_at(part, at, name);
-                found.extend(is_here.then_some(*number));
-                !is_here
-            });
+            for length in lengths.get(start).into_iter().flatten() {
+                let place = at..at + length;
+                let number = part.get(place.clone()).and_then(|name| names.get(name));
+                found.extend(number.filter(|_| is_whole(part, place)));
+            }
         }
         found
     }
 }
 
-/// Whether a name begins at a byte of a text, and neither continues there nor began before.
-fn is_word_at(text: &str, at: usize, name: &str) -> bool {
-    let Some(rest) = text.get(at..).and_then(|rest| rest.strip_prefix(name)) else { return false };
-    let is_inner = |c: char| c.is_alphanumeric() || c == '_';
-    let before = text.get(..at).and_then(|before| before.chars().next_back());
-    let continues = |one: Option<char>, other: Option<char>| {
-        one.is_some_and(is_inner) && other.is_some_and(is_inner)
-    };
-    !continues(before, name.chars().next())
-        && !continues(name.chars().next_back(), rest.chars().next())
+/// Whether no word, path or version continues before or behind a place of a text. A path shows the folders that it
+/// begins with.
+fn is_whole(text: &str, place: Range<usize>) -> bool {
+    let is_inner = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
+    let mut before = text.get(..place.start).unwrap_or_default().chars().rev();
+    let mut behind = text.get(place.end..).unwrap_or_default().chars();
+    let (last, first) = (before.next(), behind.next());
+    let begins = is_inner(last) || matches!(last, Some('.' | '-' | '/')) && is_inner(before.next());
+    let continues = is_inner(first) || matches!(first, Some('.' | '-')) && is_inner(behind.next());
+    !begins && !continues
 }
 
 #[cfg(test)]
@@ -72,15 +79,22 @@ mod tests {
             let numbers = ledger.names_in_part(2, part);
             numbers.iter().map(|number| &*ledger.rows[*number as usize].name).collect()
         };
-        assert_eq!(names("(src/first.rs)"), ["src/first.rs"]);
-        assert_eq!(names("src/second.rsx, other_src/second.rs, load_tariff_99"), [""; 0]);
+        assert_eq!(names("(src/first.rs), src/first.rs:12"), ["src/first.rs"; 2]);
+        for other in
+            ["src/second.rsx", "other_src/second.rs", "old/src/second.rs", "load_tariff_99"]
+        {
+            assert_eq!(names(other), [""; 0]);
+        }
+        for other in ["src/second.rs-old", "src/second.rs.bak", "5433.2", "10-5433"] {
+            assert_eq!(names(other), [""; 0]);
+        }
         assert_eq!(names("…load_tariff_9\nport 5433"), ["load_tariff_9", "5433"]);
     }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn a_part_shows_what_a_scan_of_it_finds(
+        fn a_part_shows_the_names_of_its_entry_that_a_scan_finds(
             lines in prop::collection::vec("(let|use|see) (src/[a-z]{2,6}/[a-z]{2,5}\\.rs|[a-z]{3}_[a-z]{3}_[0-9]{2}|[A-Z]{3}-[0-9]{3,4}|https://[a-z]{3}\\.example/[a-z]{2,4})[;,]?", 1..30),
             from in 0_usize..30,
             count in 1_usize..20,
