@@ -99,22 +99,6 @@ pub(super) struct DoctorReport {
     pub(super) now_ms: i64,
 }
 
-impl DoctorReport {
-    /// Adds a session with compactions. Of a session and its copies only the newest is reported: what they lost is the same.
-    fn add_compacted(&mut self, mut measured: SessionMeasure) {
-        let known = self.compacted.iter_mut().find(|known| known.has_compactions_of(&measured));
-        let Some(known) = known else {
-            self.compacted.push(measured);
-            return;
-        };
-        if measured.newest_ms > known.newest_ms {
-            std::mem::swap(known, &mut measured);
-            known.copies = std::mem::take(&mut measured.copies);
-        }
-        known.copies.push(measured.name);
-    }
-}
-
 /// A file or folder that cannot be read.
 #[derive(Debug, Serialize)]
 pub(super) struct UnreadableFile {
@@ -165,7 +149,7 @@ impl DoctorArgs {
             bar.inc(1);
             match measure::measure_session(session, &config, &self.engines)? {
                 MeasuredFile::Session(measured) if measured.loss.is_some() => {
-                    report.add_compacted(*measured);
+                    report.compacted.push(*measured);
                 }
                 MeasuredFile::Session(measured) => report.whole.push(*measured),
                 MeasuredFile::LeftOut(unread) => {
@@ -215,70 +199,8 @@ impl DoctorArgs {
 #[cfg(test)]
 mod tests {
     use clap::ColorChoice;
-    use ctxhost_history::{CompactionLoss, SessionLoss};
-    use ctxhost_retention::Shares;
 
     use super::*;
-
-    fn compacted(name: &str, newest_ms: i64, time: &str) -> SessionMeasure {
-        let compaction = CompactionLoss {
-            number: 1,
-            trigger: "auto".to_owned(),
-            time: time.to_owned(),
-            before_tokens: 150_000,
-            after_tokens: 4_000,
-            retention: Shares::default(),
-            rebilled_tokens: None,
-        };
-        let loss = SessionLoss {
-            count: 1,
-            compactions: vec![compaction],
-            retention: Shares::default(),
-            lost: Vec::new(),
-            newest: "c".to_owned(),
-        };
-        SessionMeasure {
-            name: name.to_owned(),
-            argument: name.into(),
-            path: name.to_owned(),
-            agent: "codex".to_owned(),
-            cwd: String::new(),
-            newest_ms,
-            entries: 10,
-            unreadable_lines: 0,
-            loss: Some(loss),
-            engines: Vec::new(),
-            copies: Vec::new(),
-        }
-    }
-
-    #[test]
-    fn a_session_and_its_forks_are_reported_once() {
-        let mut report = DoctorReport {
-            compacted: Vec::new(),
-            whole: Vec::new(),
-            left_out: LeftOut::default(),
-            unreadable: Vec::new(),
-            searched: Vec::new(),
-            is_denied: false,
-            limit: 20,
-            now_ms: 0,
-        };
-        let (one, other) = ("2026-11-30T10:00:00Z", "2026-11-30T11:00:00Z");
-        for (name, newest_ms, time) in
-            [("first", 1, one), ("fork", 3, one), ("second", 2, other), ("again", 2, one)]
-        {
-            report.add_compacted(compacted(name, newest_ms, time));
-        }
-        // Without times they may be alike by chance.
-        ["third", "fourth"].iter().for_each(|name| report.add_compacted(compacted(name, 0, "")));
-        let found = report.compacted.iter().map(|it| (it.name.as_str(), it.copies.join(" ")));
-        let expected = [("fork", "first again"), ("second", ""), ("third", ""), ("fourth", "")];
-        assert_eq!(found.collect::<Vec<_>>(), expected.map(|(name, of)| (name, of.to_owned())));
-        let text = render::doctor::render(&report, Output::new(ColorChoice::Never).style());
-        assert!(text.starts_with("6 sessions read, 4 compacted, 4 compactions"), "{text}");
-        assert!(text.contains("   the same compactions are in first, again\n"), "{text}");
-    }
 
     #[test]
     fn a_named_file_that_cannot_be_read_is_a_failure() {

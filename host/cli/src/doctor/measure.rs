@@ -52,8 +52,6 @@ pub(in super::super) struct SessionMeasure {
     pub(in super::super) loss: Option<SessionLoss>,
     /// What engines would have kept.
     pub(in super::super) engines: Vec<EngineComparison>,
-    /// The names of older sessions with the same compactions, such as the one that it was forked from.
-    pub(in super::super) copies: Vec<String>,
 }
 
 /// What an engine would have kept of the same history.
@@ -101,18 +99,6 @@ impl SessionMeasure {
         };
         key(self).cmp(&key(other)).then_with(|| self.path.cmp(&other.path))
     }
-
-    /// Whether another session has the same compactions at the same times: one is a copy of the other.
-    pub(super) fn has_compactions_of(&self, other: &SessionMeasure) -> bool {
-        let compactions = |measured: &SessionMeasure| -> Vec<(String, u64, u64)> {
-            let of = measured.loss.iter().flat_map(|loss| &loss.compactions);
-            of.map(|it| (it.time.clone(), it.before_tokens, it.after_tokens)).collect()
-        };
-        let own = compactions(self);
-        // Without times, sessions of one agent may be alike by chance.
-        let has_times = !own.is_empty() && own.iter().all(|(time, ..)| !time.is_empty());
-        has_times && own == compactions(other)
-    }
 }
 
 /// The paths and identifiers together.
@@ -153,7 +139,6 @@ pub(super) fn measure_session(
         unreadable_lines: recorded.problems.len(),
         loss,
         engines,
-        copies: Vec::new(),
     })))
 }
 

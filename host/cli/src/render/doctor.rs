@@ -39,8 +39,7 @@ pub(crate) fn render(report: &DoctorReport, style: TextStyle) -> String {
 }
 
 fn head(report: &DoctorReport) -> String {
-    let copies: usize = report.compacted.iter().map(|session| session.copies.len()).sum();
-    let read = (report.compacted.len() + copies + report.whole.len()) as u64;
+    let read = (report.compacted.len() + report.whole.len()) as u64;
     let compactions: usize =
         report.compacted.iter().filter_map(|s| Some(s.loss.as_ref()?.count)).sum();
     format!(
@@ -89,10 +88,6 @@ fn render_session(
     text += &compaction_table(loss, style);
     for engine in &session.engines {
         text += &wrap(&format!("   {}", describe_engine(engine)), "   ");
-    }
-    if !session.copies.is_empty() {
-        let copies: Vec<_> = session.copies.iter().map(|name| one_line(name)).collect();
-        text += &wrap(&format!("   the same compactions are in {}", copies.join(", ")), "   ");
     }
     if session.unreadable_lines > 0 {
         let lines = format_count(session.unreadable_lines as u64, "unreadable line");
